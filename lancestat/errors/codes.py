@@ -551,7 +551,7 @@ class ScratchUnusable(RunError, code="LS583"):
     """The scratch folder of KNN joins cannot be created, listed or written to."""
 
 
-class PartitionsLost(RunError, code="LS587"):
+class ListsLost(RunError, code="LS587"):
     """Files of the right side in the scratch folder have disappeared or cannot be read."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,8 +29,7 @@ from lancestat.spec.model import NodeKind
 class PrepareSides(Stage):
     """Open both sides of a join; those that are `written` become scratch datasets first.
 
-    Of these, a side in `unless_light` is read in place where one task compares all left rows with
-    it, which only opening it tells.
+    A side in `unless_light` is read in place where one task compares all left rows with it.
     """
 
     name: ClassVar[str] = "prepare"
@@ -61,8 +60,7 @@ class _IndexStage(Stage):
 class BuildIndex(_IndexStage):
     """Write the right side to scratch in lists by centroid.
 
-    How many lists suit it follows from the sizes of the sides: where these are not known yet, a
-    plan has no such stage, and gets one when the sides are prepared.
+    Where the sizes of the sides are not known yet, a plan gets this stage when they are prepared.
     """
 
     name: ClassVar[str] = "build index"
@@ -119,7 +117,11 @@ class GroupRows(Stage):
 
 @dataclass(frozen=True, slots=True)
 class Probe(Stage):
-    """Search neighbours for the pairs of a scope; `pairs` is None where it is not known."""
+    """Search neighbours for the pairs of a scope; `pairs` is None where it is not known.
+
+    Tasks write what they find, merged with the last result where `MergeNeighbours` follows: all
+    that is one job, whose rows count for the stage that they have reached.
+    """
 
     name: ClassVar[str] = "probe"
     strategy: Strategy
@@ -146,7 +148,7 @@ class MergeNeighbours(Stage):
 
 @dataclass(frozen=True, slots=True)
 class CommitResult(Stage):
-    """Write the result and commit it in one step, appending to the last result or replacing it."""
+    """Commit the rows that were written, appending to the last result or replacing it."""
 
     name: ClassVar[str] = "commit"
     format: OutputFormat
@@ -165,25 +167,17 @@ _COMPARED = {
     Scope.NEW_RIGHT: "left rows against new right rows",
 }
 
-SearchStage = (
-    BuildIndex | ReuseIndex | ExtendIndex | MeasureIndex | GroupRows | Probe | MergeNeighbours
+JoinStage = (
+    PrepareSides
+    | BuildIndex
+    | ReuseIndex
+    | ExtendIndex
+    | MeasureIndex
+    | GroupRows
+    | Probe
+    | MergeNeighbours
+    | CommitResult
 )
-JoinStage = PrepareSides | SearchStage | CommitResult
-
-
-@dataclass(frozen=True, slots=True)
-class JoinStages:
-    """The stages of a join: sides are prepared first and the result is committed last."""
-
-    prepare: PrepareSides
-    search: tuple[SearchStage, ...]
-    commit: CommitResult
-
-    def __iter__(self) -> Iterator[JoinStage]:
-        """Yield the stages in their order."""
-        yield self.prepare
-        yield from self.search
-        yield self.commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +185,8 @@ class JoinFigures:
     """The figures that plans and runs show for a join, None where they are not known (yet).
 
     `pairs` are compared by this run, in `scope`, and in `groups` of rows with equal keys where
-    there are keys. Where keys are compared, a plan has the groups of the last run, and estimates
-    the pairs from those of that run. Only a plan has `why` the strategy was chosen, and
-    `estimated_seconds` of the run.
+    there are keys; a plan has the groups of the last run, and estimates the pairs from those. Only
+    a plan has `why` the strategy was chosen, and `estimated_seconds`.
     """
 
     strategy: str | None = None
@@ -268,6 +261,7 @@ class JoinAction(NodeAction):
 
     `sides` are the sizes of the whole sides, and `new_rows` the rows that a narrowed scope joins.
     `left` and `right` are remembered once it is done, and None where the sides are DataFrames.
+    `stages` follow from `decision`: sides are prepared first, and the result is committed last.
     `known` is the accuracy of the last result, as far as the join goes on from it.
     """
 
@@ -280,7 +274,7 @@ class JoinAction(NodeAction):
     work: JoinWork
     sides: JoinSize
     decision: Decision
-    stages: JoinStages
+    stages: tuple[JoinStage, ...]
     left: InputRecord | None = None
     right: InputRecord | None = None
     new_rows: int | None = None

@@ -37,9 +37,9 @@ from lancestat.joins.search.work import (
     self_pairs,
 )
 from lancestat.joins.spark.engine import Engine
-from lancestat.joins.spark.written_side import column_index
+from lancestat.joins.spark.sides import column_index
 from lancestat.lake.open import observe_dataset, snapshot
-from lancestat.lake.snapshot import RowRange, ScanPartition, Snapshot
+from lancestat.lake.snapshot import Fragment, RowRange, ScanPartition, Snapshot
 from lancestat.query.read.arrow_columns import QueryScan, read_part
 from lancestat.query.read.relation import read_table
 from lancestat.spark.jobs import jobs_of
@@ -60,19 +60,12 @@ if TYPE_CHECKING:
 LOCAL_BYTES = 1 << 20
 
 
-def result_rows(spark: SparkSession, uri: str, storage_options: Mapping[str, str]) -> DataFrame:
-    """The rows of a Lance dataset that was just written, in their order.
-
-    Raises:
-        LancestatError: it cannot be read.
-    """
-    return rows_and_place(spark, uri, storage_options)[0]
-
-
 def rows_and_place(
     spark: SparkSession, uri: str, storage_options: Mapping[str, str]
 ) -> tuple[DataFrame, bool]:
-    """As `result_rows`; and whether Spark has got the rows, and needs the dataset no more.
+    """Return the rows of a Lance dataset that was just written, in their order.
+
+    Also whether Spark has got the rows, and needs the dataset no more.
 
     Raises:
         LancestatError: it cannot be read.
@@ -84,40 +77,36 @@ def rows_and_place(
         if is_connect(spark):
             return _remote_rows(spark, written, storage_options), False
         return read_table(spark, uri, storage_options=storage_options), False
-    return _local_rows(spark, written, storage_options), True
-
-
-def _local_rows(
-    spark: SparkSession, written: Snapshot, storage_options: Mapping[str, str]
-) -> DataFrame:
     schema = spark_schema(written.fields)
-    columns = tuple(schema.names)
-    ranges = tuple(RowRange(fragment.id, 0, fragment.rows) for fragment in written.fragments)
-    scan = QueryScan(written.pin, columns)
-    batches = list(read_part(scan, ScanPartition(ranges), storage_options))
+    batches = [rows for part in written.fragments for rows in _rows(written, part, storage_options)]
     if not batches:
-        return spark.createDataFrame([], schema)
-    return arrow_frame(spark, pa.Table.from_batches(batches).rename_columns(columns), schema)
+        return spark.createDataFrame([], schema), True
+    return arrow_frame(spark, pa.Table.from_batches(batches), schema), True
+
+
+def _rows(
+    written: Snapshot, fragment: Fragment, storage_options: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    names = spark_schema(written.fields).names
+    part = ScanPartition((RowRange(fragment.id, 0, fragment.rows),))
+    for rows in read_part(QueryScan(written.pin, tuple(names)), part, storage_options):
+        yield rows.rename_columns(names)
 
 
 def _remote_rows(
     spark: SparkSession, written: Snapshot, storage_options: Mapping[str, str]
 ) -> DataFrame:
     """Rows that workers read, a partition for each fragment; nothing of how shows in plans."""
-    schema = spark_schema(written.fields)
-    scan = QueryScan(written.pin, tuple(schema.names))
     fragments = written.fragments
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                ranges = (RowRange(fragments[number].id, 0, fragments[number].rows),)
-                for rows in read_part(scan, ScanPartition(ranges), storage_options):
-                    yield rows.rename_columns(list(scan.columns))
+                yield from _rows(written, fragments[number], storage_options)
 
     numbers = spark.range(0, len(fragments), 1, len(fragments))
     with own_python(spark):
-        return numbers.mapInArrow(read, schema)
+        return numbers.mapInArrow(read, spark_schema(written.fields))
 
 
 def knn_join(
@@ -197,12 +186,8 @@ def knn_join(
     for name, columns in (("select_left", select_left), ("select_right", select_right)):
         check(name, columns, not isinstance(columns, str), "a list of names")
     spark = left.sparkSession
-    is_range = isinstance(k, str) and k == ALL
-    if isinstance(k, str) and not is_range:
-        raise InvalidArgument(f"k is {k!r}; expected a number, or 'all'")
-    most = RANGE_NEIGHBOURS if isinstance(k, str) else k
     request = _request(
-        most, metric, join, mode, nprobes, recall, max_distance, min_right_rows, rank
+        k, metric, join, mode, nprobes, recall, max_distance, max_pairs, min_right_rows, rank
     )
     on_left = tuple(left.columns if select_left is None else select_left)
     on_right = tuple(right.columns if select_right is None else select_right)
@@ -212,8 +197,7 @@ def knn_join(
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
     keys = _keys(on)
-    if is_range:
-        request = _range_request(request, max_pairs)
+
     pairs = _word(Pairs, "pairs", pairs).value
     request = replace(
         request, has_keys=bool(keys), self_pairs=self_pairs(pairs, excludes_self=exclude_self)
@@ -229,7 +213,7 @@ def knn_join(
     run_join(
         Engine(spark, root, uuid.uuid4().hex, UriOptions(options)), work, frames, _numbered(names)
     )
-    rows = result_rows(spark, uri, options)
+    rows, _ = rows_and_place(spark, uri, options)
     return _typed(rows, names.all, types)
 
 
@@ -272,41 +256,34 @@ def _numbered(names: OutputNames) -> OutputNames:
 
 
 def _request(
-    k: int,
+    k: int | str,
     metric: str,
     join: str,
     mode: str,
     nprobes: int | None,
     recall: float | None,
     max_distance: float | None,
+    max_pairs: int,
     min_right_rows: int,
     rank: bool,
 ) -> JoinRequest:
-    check("k", k, is_whole(k, 1, MOST_NEIGHBOURS), f"a whole number from 1 to {MOST_NEIGHBOURS:,}")
+    is_radius = k == ALL
+    if isinstance(k, str) and not is_radius:
+        raise InvalidArgument(f"k is {k!r}; expected a number, or 'all'")
+    most = RANGE_NEIGHBOURS if isinstance(k, str) else k
+    expected = f"a whole number from 1 to {MOST_NEIGHBOURS:,}"
+    check("k", most, is_whole(most, 1, MOST_NEIGHBOURS), expected)
     is_right = is_whole(min_right_rows, 0)
     check("min_right_rows", min_right_rows, is_right, "a whole number, 0 or more")
-    search_mode = _word(Mode, "mode", mode)
-    if search_mode is Mode.EXACT:
-        given = "nprobes" if nprobes is not None else "recall"
-        if nprobes is not None or recall is not None:
-            raise InvalidArgument(f"{given} goes with mode='approx', but mode is 'exact'")
-    elif nprobes is None and recall is None:
-        recall = 0.95
-    if nprobes is not None:
-        is_right = is_whole(nprobes, 1) and recall is None
-        check("nprobes", nprobes, is_right, "a whole number, 1 or more, and no recall")
-    if recall is not None:
-        is_right = is_number(recall) and 0 < recall <= 1
-        check("recall", recall, is_right, "a number above 0 and at most 1")
+    recall = _recall(_word(Mode, "mode", mode), nprobes, recall)
     if max_distance is not None:
         check("max_distance", max_distance, is_number(max_distance), "a number")
         reason = distance_objection(max_distance, metric)
         if reason is not None:
             raise InvalidArgument(f"max_distance is {max_distance}; it {reason}")
-    metric = _one_of([name.value for name in MetricName], "metric", metric)
-    return JoinRequest(
-        k=k,
-        metric=metric_named(metric),
+    request = JoinRequest(
+        k=most,
+        metric=metric_named(_one_of([name.value for name in MetricName], "metric", metric)),
         kind=_word(JoinKind, "join", join),
         nprobes=nprobes,
         recall=recall,
@@ -314,13 +291,28 @@ def _request(
         with_rank=rank,
         max_distance=max_distance,
     )
-
-
-def _range_request(request: JoinRequest, max_pairs: int) -> JoinRequest:
-    if request.max_distance is None:
+    if not is_radius:
+        return request
+    if max_distance is None:
         raise InvalidArgument("k is 'all'; expected max_distance with it")
     check("max_pairs", max_pairs, is_whole(max_pairs, 0), "a whole number, 0 or more")
     return replace(request, max_pairs=max_pairs)
+
+
+def _recall(mode: Mode, nprobes: int | None, recall: float | None) -> float | None:
+    """Return the recall to reach, None where that does not matter."""
+    if mode is Mode.EXACT and (nprobes is not None or recall is not None):
+        given = "nprobes" if nprobes is not None else "recall"
+        raise InvalidArgument(f"{given} goes with mode='approx', but mode is 'exact'")
+    if mode is Mode.APPROX and nprobes is None and recall is None:
+        recall = 0.95
+    if nprobes is not None:
+        is_right = is_whole(nprobes, 1) and recall is None
+        check("nprobes", nprobes, is_right, "a whole number, 1 or more, and no recall")
+    if recall is not None:
+        is_right = is_number(recall) and 0 < recall <= 1
+        check("recall", recall, is_right, "a number above 0 and at most 1")
+    return recall
 
 
 def _check_same(

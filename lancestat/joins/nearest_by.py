@@ -194,21 +194,14 @@ class _Callback:
 
         spark = self._session(exchange.get(0))
         left, right = (DataFrame(exchange.get(place), spark) for place in (1, 2))
-        stack = ExitStack()
-        try:
-            rows, is_local = self._joined(asked, spark, (left, right), stack)
-        except (VectorLeftToSpark, VectorLengthMismatch) as error:
-            stack.close()
-            return [json.dumps({"fallback": error.message})]
-        except BaseException:
-            stack.close()
-            raise
-        name = None
-        if is_local:
-            stack.close()
-        else:
-            name = _kept.add(stack)
-        return [json.dumps({"result": name}), rows._jdf]
+        with ExitStack() as stack:
+            try:
+                rows, is_local = self._joined(asked, spark, (left, right), stack)
+            except (VectorLeftToSpark, VectorLengthMismatch) as error:
+                return [json.dumps({"fallback": error.message})]
+            # What Spark holds itself needs scratch no more.
+            name = None if is_local else _kept.add(stack.pop_all())
+            return [json.dumps({"result": name}), rows._jdf]
 
     def _joined(
         self,
@@ -289,22 +282,25 @@ def decide(
 ) -> tuple[Strategy, str]:
     """Return the strategy of a join before it runs, and the reason for it.
 
-    Args:
-        request: From a query.
-        rows: Of the left and the right side, None where Spark does not estimate them.
-        types: Of the columns of the result.
-        cores: The number of tasks that run at once.
+    `rows` are of both sides, None where Spark does not estimate them; `types` of the result's
+    columns.
     """
     for kind in types:
         if not is_kept(kind):
             return Strategy.SPARK, f"scratch does not keep values of type {kind.simpleString()}"
     exact = replace(request, recall=None)
     # Vectors may be of any length; with one element Spark is not slower than estimated.
-    left, right = rows
-    gate = choose(exact, JoinSize(left, right, None if left is None else 1), cores)
+    gate = choose(exact, JoinSize(*rows, None if rows[0] is None else 1), cores)
     if gate.strategy is Strategy.SPARK or not request.is_approximate:
         return gate.strategy, gate.why
     return Strategy.IVF, _WHY_APPROXIMATE
+
+
+# Types of values that come back from scratch as they were, besides strings, lists and structs.
+_KEPT = (
+    *("Boolean", "Byte", "Short", "Integer", "Long", "Float", "Double", "Decimal", "Binary"),
+    *("Date", "Timestamp", "TimestampNTZ"),
+)
 
 
 def is_kept(kind: DataType) -> bool:
@@ -321,21 +317,7 @@ def is_kept(kind: DataType) -> bool:
     if isinstance(kind, spark.StringType):
         # One of fixed length or of another collation is another type.
         return bool(kind == spark.StringType())
-    return isinstance(
-        kind,
-        spark.BooleanType
-        | spark.ByteType
-        | spark.ShortType
-        | spark.IntegerType
-        | spark.LongType
-        | spark.FloatType
-        | spark.DoubleType
-        | spark.DecimalType
-        | spark.BinaryType
-        | spark.DateType
-        | spark.TimestampType
-        | spark.TimestampNTZType,
-    )
+    return isinstance(kind, tuple(getattr(spark, f"{name}Type") for name in _KEPT))
 
 
 class _KeptResults:
@@ -346,7 +328,6 @@ class _KeptResults:
         self._lock = threading.Lock()
 
     def add(self, stack: ExitStack) -> str:
-        """Keep a result, and return its name."""
         name = uuid.uuid4().hex
         with self._lock:
             if not self._stacks:
@@ -363,7 +344,6 @@ class _KeptResults:
             stack.close()
 
     def clear(self) -> None:
-        """Remove all results."""
         for name in tuple(self._stacks):
             self.remove(name)
 

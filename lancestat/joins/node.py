@@ -22,29 +22,21 @@ from lancestat.errors import (
 from lancestat.formats import count
 from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, JoinFigures
 from lancestat.joins.output import result as output
-from lancestat.joins.output.result import current
 from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord, decode_record
 from lancestat.joins.scratch.folder import known_roots
 from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore, owner_prefix
 from lancestat.joins.search.cost_model import KeptIndex
-from lancestat.joins.search.work import (
-    OutputFormat,
-    OutputState,
-    PinnedTable,
-    RightContent,
-    output_names,
-)
+from lancestat.joins.search.work import OutputFormat, OutputState, RightContent, output_names
 from lancestat.joins.sides import (
     JoinInput,
     JoinSide,
-    SideReader,
     datasets_of,
     keeps_index,
     lance_uris,
+    observe_side,
     side_index_key,
-    side_of,
 )
 from lancestat.lake.files import store_of
 from lancestat.lake.open import observe_snapshots, probe
@@ -71,12 +63,6 @@ _plan_log = logging.getLogger("lancestat.plan")
 SIDES = ("left", "right")
 
 
-def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
-    """Return the URIs of what a side of a join reads."""
-    side = side_of(join, name)
-    return named_uris(spec, side.refs, () if side.uri is None else (side.uri,))
-
-
 def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
     """Check that a join does not write to what it reads.
 
@@ -85,11 +71,12 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
     """
     output = canonical_uri(join.output_uri)
     for name in SIDES:
-        for uri in side_uris(spec, join, name):
+        side = JoinSide(join, name)
+        uris = () if side.declared.uri is None else (side.declared.uri,)
+        for uri in named_uris(spec, side.declared.refs, uris):
             read = canonical_uri(uri)
             nested = f"{output}/".startswith(f"{read}/") or f"{read}/".startswith(f"{output}/")
             if nested or fnmatchcase(join.output_uri, uri):
-                side = JoinSide(join, name)
                 raise OverlappingOutputs(
                     f"the result of knn join '{join.name}' would be written to what {side} reads",
                     location=join.location,
@@ -101,8 +88,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
 class JoinObserver:
     """Plans joins by what was observed of the datasets that they read.
 
-    `has_nearest_by_join` says whether Spark can join vectors. `indexes` are those that earlier runs
-    have kept in scratch, None where that is not known.
+    `indexes` are those that earlier runs have kept in scratch, None where that is not known.
     """
 
     observed: Observed
@@ -121,19 +107,17 @@ class JoinObserver:
             return Blocked(join.name, join.kind.value, placed, JoinFigures())
 
     def _assess(self, join: KnnJoin) -> JoinAssessment:
-        spec = self.observed.spec
+        spec, snapshots = self.observed.spec, self.observed.snapshots
         check_output(spec, join)
-        reader = SideReader(spec, self.observed.snapshots)
-        left, right = (reader.observe(JoinSide(join, name)) for name in SIDES)
+        left, right = (observe_side(JoinSide(join, name), spec, snapshots) for name in SIDES)
         _check_together(join, left, right)
-        record, digest = record_of(self.observed, join), node_digest(join)
         return JoinAssessment(
             spec=join,
-            digest=digest,
+            digest=node_digest(join),
             left=left,
             right=right,
-            record=record,
-            output=self._output(join),
+            record=record_of(self.observed, join),
+            output=None if _is_new(join) else seen_result(spec, join),
             cores=planned_cores(spec.target),
             has_nearest_by_join=self.has_nearest_by_join,
             kept=self._kept(join, right),
@@ -154,22 +138,11 @@ class JoinObserver:
         record = kept.manifest.record
         return record.kept(record.cover(content))
 
-    def _output(self, join: KnnJoin) -> OutputState | None:
-        if table_name_of(join.output_uri) is not None:
-            # A table that its catalog does not have yet.
-            return None
-        options, store = self.observed.spec.options.of(join.output_uri), store_of(join.output_uri)
-        format = OutputFormat(join.output_format)
-        if store is not None and format is OutputFormat.LANCE:
-            probe(store, options)
-        return current(format, join.output_uri, options)
-
     def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
         """Return actions with notes on joins that use an index which another of them writes."""
         writers: dict[str, str] = {}
-        noted: dict[str, Action] = {}
+        noted = dict(planned)
         for name, action in planned.items():
-            noted[name] = action
             if not isinstance(action, JoinAction) or action.work.right.content is None:
                 continue
             if any(isinstance(stage, BuildIndex | ExtendIndex) for stage in action.stages):
@@ -180,6 +153,20 @@ class JoinObserver:
         return noted
 
 
+def _is_new(join: KnnJoin) -> bool:
+    """Whether a join would write to a table that its catalog does not have yet."""
+    return table_name_of(join.output_uri) is not None
+
+
+def seen_result(spec: ProjectSpec, join: KnnJoin) -> OutputState | None:
+    """Return the result of a join that readers see now."""
+    options, store = spec.options.of(join.output_uri), store_of(join.output_uri)
+    format = OutputFormat(join.output_format)
+    if store is not None and format is OutputFormat.LANCE:
+        probe(store, options)
+    return output.current(format, join.output_uri, options)
+
+
 def record_of(observed: Observed, join: KnnJoin) -> JoinRecord | None:
     """Return what the state remembers of a join."""
     record = observed.records[join.kind.value].get(join_identity(join.name))
@@ -188,23 +175,22 @@ def record_of(observed: Observed, join: KnnJoin) -> JoinRecord | None:
 
 
 def declared_indexes(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
-    """Return what indexes the declared joins can use: the content of right sides by key.
+    """Return the content of the declared right sides whose indexes may be used, by key.
 
-    A table that is not there any more has none. None stands for content that cannot be known,
-    since a table cannot be read.
+    None stands for content that cannot be known; a table that is gone has no entry.
     """
     usable: dict[str, RightContent | None] = {}
     for join in joins_of(spec.nodes):
         datasets = datasets_of(spec, join.right)
         if join.right.sql is not None or not datasets or not keeps_index(join):
             continue
-        [dataset] = datasets
-        key = side_index_key(spec, join, dataset.uri)
-        observed = observe_snapshots([(dataset.uri, dataset.uri)], spec.options)
-        if isinstance(observed[dataset.uri], DatasetMissing):
+        [uri] = datasets.values()
+        key = side_index_key(spec, join, uri)
+        observed = observe_snapshots([(uri, uri)], spec.options)
+        if isinstance(observed[uri], DatasetMissing):
             continue
         try:
-            side = SideReader(spec, observed).observe(JoinSide(join, "right"))
+            side = observe_side(JoinSide(join, "right"), spec, observed)
         except LancestatError as error:
             _plan_log.warning("indexes for '%s' are left alone: %s", join.name, error.message)
             usable[key] = None
@@ -217,14 +203,13 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     """Check that the sides fit each other, as far as is known before they are read.
 
     Raises:
-        UsageError: names of columns clash, as `output_names`.
-        VectorLengthMismatch: the sides have vectors of different lengths.
-        KeysDiffer: keys cannot be compared.
-        SidesDiffer: the sides are different rows, though each row is to be told from itself.
+        UsageError: names of columns clash, vectors differ in length, keys cannot be compared, or
+            the sides are different rows though each row is to be told from itself.
     """
     output_names(left.columns or (), right.columns or (), with_rank=join.rank)
     tables = (left.work.table, right.work.table)
-    if join.self_location is not None and not are_same_table(*tables):
+    is_same = tables[0] is not None and tables[1] is not None and tables[0].pin == tables[1].pin
+    if join.self_location is not None and not is_same:
         key = "exclude_self" if join.exclude_self else "pairs: unordered"
         raise JoinSide(join, "left").error(
             SidesDiffer,
@@ -247,11 +232,6 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
             f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
             f"and {lengths[1]} on the right",
         )
-
-
-def are_same_table(left: PinnedTable | None, right: PinnedTable | None) -> bool:
-    """Whether two sides are one table at one version."""
-    return left is not None and right is not None and left.pin == right.pin
 
 
 def planned_cores(target: Target) -> int:
@@ -306,11 +286,7 @@ class JoinNodes:
         return JoinFigures.from_json(stored)
 
     def result_seen(self, observed: Observed, node: KnnJoin) -> object:
-        if table_name_of(node.output_uri) is not None:
-            return None
-        format = OutputFormat(node.output_format)
-        options = observed.spec.options.of(node.output_uri)
-        result = output.current(format, node.output_uri, options)
+        result = None if _is_new(node) else seen_result(observed.spec, node)
         return None if result is None else (result.rows, result.digest, result.generation)
 
     def remove_past(self, spec: ProjectSpec, nodes: Sequence[KnnJoin], now: datetime) -> None:
@@ -339,32 +315,23 @@ class JoinNodes:
 
 def _collect_output_garbage(spec: ProjectSpec) -> None:
     for join in spec.joins:
-        if table_name_of(join.output_uri) is not None:
-            # It has not been written yet.
+        if _is_new(join):
             continue
         try:
-            format = OutputFormat(join.output_format)
             options = spec.options.of(join.output_uri)
-            output.collect_garbage(format, join.output_uri, options)
+            output.collect_garbage(OutputFormat(join.output_format), join.output_uri, options)
         except LancestatError as error:
             # The join reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
 
 
-def remove_past_results(
-    spec: ProjectSpec,
-    joins: Iterable[KnnJoin],
-    now: datetime,
-) -> None:
+def remove_past_results(spec: ProjectSpec, joins: Iterable[KnnJoin], now: datetime) -> None:
     """Remove the results of joins that their `keep` takes for past; log what cannot be removed.
 
-    Args:
-        spec: The project, its tables of catalogs located.
-        joins: Those whose results are looked at.
-        now: The time from which ages count.
+    Tables of catalogs are located in `spec`; ages count from `now`.
     """
     for join in joins:
-        if join.keep is None or table_name_of(join.output_uri) is not None:
+        if join.keep is None or _is_new(join):
             continue
         format = OutputFormat(join.output_format)
         options = spec.options.of(join.output_uri)
@@ -379,11 +346,10 @@ def remove_past_results(
 
 def _with_scratch(report: GarbageReport, spec: ProjectSpec, now: datetime) -> GarbageReport:
     target = spec.target
-    dry_run = report.is_dry_run
     owner, usable = owner_prefix(canonical_uri(target.state)), declared_indexes(spec)
     for root in known_roots(target.scratch, target.spark_conf):
         store = IndexStore(root, target.storage_options)
-        garbage = ScratchGarbage(store, now, dry_run).collect(owner, usable)
+        garbage = ScratchGarbage(store, now, report.is_dry_run).collect(owner, usable)
         for uri, reason in garbage.left:
             _log.warning("scratch %s was left: %s", uri, reason)
         report = replace(

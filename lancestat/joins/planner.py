@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
@@ -14,15 +15,14 @@ from lancestat.joins.action import (
     GroupRows,
     JoinAction,
     JoinFigures,
-    JoinStages,
+    JoinStage,
     MeasureIndex,
     MergeNeighbours,
     PrepareSides,
     Probe,
     ReuseIndex,
-    SearchStage,
 )
-from lancestat.joins.record import Accuracy, InputRecord, JoinGroups, JoinRecord
+from lancestat.joins.record import Accuracy, InputRecord, JoinRecord
 from lancestat.joins.search.cost_model import Decision, JoinSize, KeptIndex, Strategy, choose
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.work import (
@@ -39,6 +39,7 @@ from lancestat.joins.search.work import (
     self_pairs,
 )
 from lancestat.joins.sides import JoinInput, SideChange, appended, change
+from lancestat.lake.fingerprint import FragmentContent
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.knn_join import ALL
 from lancestat.spec.model import KnnJoin
@@ -46,11 +47,10 @@ from lancestat.spec.model import KnnJoin
 
 @dataclass(frozen=True, slots=True)
 class JoinAssessment:
-    """One join as it is now, next to what was last made of it.
+    """One join as it is now, next to what was last made of it, and the `output` that readers see.
 
-    `digest` is that of its meaning, `output` what readers see now, `cores` how many tasks will run
-    at once, 0 where that is not known, and `has_nearest_by_join` what Spark has. `kept` is the
-    index of the right side that earlier runs have left.
+    `digest` is that of its meaning, `cores` how many tasks will run concurrently, 0 where that is
+    not known, and `kept` the index of the right side that earlier runs have left.
     """
 
     spec: KnnJoin
@@ -72,14 +72,8 @@ class JoinAssessment:
         return (made.rows, made.digest) == (self.output.rows, self.output.digest)
 
 
-@dataclass(frozen=True, slots=True)
-class _Narrowing:
-    """The pairs to compare: those of `new` fragments of one side only, unless the scope is full."""
-
-    scope: Scope
-    reasons: tuple[Reason, ...]
-    new: frozenset[int] = frozenset()
-    new_rows: int | None = None
+# A scope, its reasons, and the new fragments of the one side that has some unless it is full.
+_Narrowing = tuple[Scope, tuple[Reason, ...], Sequence[FragmentContent]]
 
 
 def request_of(join: KnnJoin) -> JoinRequest:
@@ -110,11 +104,14 @@ def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> Jo
     """
     narrowing = _narrow(assessment, full_refresh)
     if narrowing is None:
-        figures = _recorded(assessment)
-        notes = (*assessment.left.notes, *assessment.right.notes)
-        return Skip(
-            assessment.spec.name, (Reason.UNCHANGED,), figures, notes, assessment.spec.kind.value
+        record, spec = assessment.record, assessment.spec
+        assert record is not None, "a join without a record is new"
+        groups = None if record.groups is None else record.groups.groups
+        figures = JoinFigures(
+            record.strategy, counts=record.counts, accuracy=record.accuracy, groups=groups
         )
+        notes = (*assessment.left.notes, *assessment.right.notes)
+        return Skip(spec.name, (Reason.UNCHANGED,), figures, notes, spec.kind.value)
     return _join(assessment, narrowing, is_fresh=full_refresh)
 
 
@@ -122,9 +119,9 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
     """The scope and its reasons, None where nothing is to be done."""
     record = assessment.record
     if record is None:
-        return _Narrowing(Scope.FULL, (Reason.NEW,))
+        return Scope.FULL, (Reason.NEW,), ()
     if full_refresh:
-        return _Narrowing(Scope.FULL, (Reason.FULL_REFRESH,))
+        return Scope.FULL, (Reason.FULL_REFRESH,), ()
     reasons: set[Reason] = set()
     if record.digest != assessment.digest:
         reasons.add(Reason.SPEC_CHANGED)
@@ -134,32 +131,29 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
     if not reasons and (left, right) == (SideChange.NONE, SideChange.NONE):
         return None
     if not reasons and (left, right) == (SideChange.APPENDED, SideChange.NONE):
-        return _appended(Scope.NEW_LEFT, assessment.left, record)
+        return Scope.NEW_LEFT, (Reason.ROWS_APPENDED,), appended(assessment.left, record.left)
     is_placed = assessment.left.is_table and assessment.spec.max_distance is None
     if not reasons and (left, right) == (SideChange.NONE, SideChange.APPENDED) and is_placed:
-        return _appended(Scope.NEW_RIGHT, assessment.right, record)
+        new = appended(assessment.right, record.right)
+        return Scope.NEW_RIGHT, (Reason.ROWS_APPENDED,), new
     # Other sides than those that were recorded have no history.
     if Reason.SPEC_CHANGED not in reasons:
         changes = {left, right} - {SideChange.NONE}
         reasons |= {Reason.INPUT_CHANGED} if changes else set()
         reasons |= {Reason.ROWS_APPENDED} if SideChange.APPENDED in changes else set()
-    return _Narrowing(Scope.FULL, tuple(reason for reason in Reason if reason in reasons))
-
-
-def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
-    new = appended(side, record.left if scope is Scope.NEW_LEFT else record.right)
-    ids = frozenset(fragment.id for fragment in new)
-    # How many pass a filter only a run can tell.
-    rows = None if side.work.filter is not None else sum(fragment.rows for fragment in new)
-    return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, rows)
+    return Scope.FULL, tuple(reason for reason in Reason if reason in reasons), ()
 
 
 def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) -> JoinAction:
-    spec, record, scope = assessment.spec, assessment.record, narrowing.scope
+    spec, record, (scope, reasons, new) = assessment.spec, assessment.record, narrowing
     left, right = assessment.left, assessment.right
-    increment = None
+    increment = new_rows = None
     if scope is not Scope.FULL and record is not None and assessment.output is not None:
-        increment = Increment(scope, narrowing.new, assessment.output, record.counts)
+        ids = frozenset(fragment.id for fragment in new)
+        increment = Increment(scope, ids, assessment.output, record.counts)
+        # How many pass a filter only a run can tell.
+        filter = (left if scope is Scope.NEW_LEFT else right).work.filter
+        new_rows = None if filter is not None else sum(fragment.rows for fragment in new)
     work = JoinWork(
         node=spec.name,
         request=request_of(spec),
@@ -173,6 +167,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) 
     known = Accuracy(nprobes=spec.nprobes)
     if increment is not None and record is not None:
         known = record.accuracy
+    is_same = record is not None and record.digest == assessment.digest
     sides = JoinSize(
         left.rows,
         right.rows,
@@ -180,48 +175,35 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) 
         has_index=right.index is not None and right.index == work.request.metric.index_name,
         has_nearest_by_join=assessment.has_nearest_by_join,
         kept=None if is_fresh else assessment.kept,
-        groups=_known_groups(assessment),
+        # What the last run found of the keys.
+        groups=record.groups if record is not None and is_same else None,
     )
     usable = record is not None and assessment.output is not None
     return replace(
-        plan_join(work, sides, assessment.cores, new_rows=narrowing.new_rows),
+        plan_join(work, sides, assessment.cores, new_rows=new_rows),
         verb="refresh" if usable else "analyze",
-        reasons=narrowing.reasons,
+        reasons=reasons,
         left=left.to_record(),
         right=right.to_record(),
         known=known,
-        notes=(*_scope_notes(assessment, narrowing), *left.notes, *right.notes),
+        notes=(*_scope_notes(assessment, scope, reasons, new_rows), *left.notes, *right.notes),
     )
-
-
-def _known_groups(assessment: JoinAssessment) -> JoinGroups | None:
-    """Return what the last run found of the keys, if the join still has the same meaning."""
-    record = assessment.record
-    if record is None or record.digest != assessment.digest:
-        return None
-    return record.groups
 
 
 def plan_join(
     work: JoinWork, sides: JoinSize, cores: int = 0, *, new_rows: int | None = None
 ) -> JoinAction:
-    """Choose the strategy and the stages of a join.
+    """Choose the strategy and the stages of a join, which make a new result.
 
-    Args:
-        work: The rows to compare, and the place of the result.
-        sides: The sizes of the whole sides, as far as they are known.
-        cores: How many tasks will run at once, 0 where that is not known.
-        new_rows: The rows that a narrowed scope joins.
-
-    Returns:
-        An action that makes a new result.
+    `sides` are the sizes of the whole sides, and a narrowed scope joins `new_rows`; `cores` tasks
+    run concurrently, 0 where that is not known.
     """
     compared = sides
     if work.scope is Scope.NEW_LEFT:
         compared = replace(sides, left_rows=new_rows)
     if work.scope is Scope.NEW_RIGHT:
         compared = replace(sides, right_rows=new_rows, has_index=False, kept=None)
-    decision = _decision(work, JoinFacts(compared, cores))
+    decision = _decision(work, compared, cores)
     return JoinAction(
         node=work.node,
         verb="analyze",
@@ -229,45 +211,33 @@ def plan_join(
         work=work,
         sides=sides,
         decision=decision,
-        stages=_stages(work, decision, ()),
+        stages=_stages(work, decision),
         new_rows=new_rows,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class JoinFacts:
-    """The facts about prepared sides.
-
-    `compared` are the sizes of the rows to compare, `cores` how many tasks run at once (0 where
-    unknown), and `in_place` the sides that are read in place, though they are no tables.
-    """
-
-    compared: JoinSize
-    cores: int
-    in_place: tuple[str, ...] = ()
-
-
-def revise(action: JoinAction, facts: JoinFacts) -> JoinAction:
+def revise(
+    action: JoinAction, compared: JoinSize, cores: int, in_place: Sequence[str] = ()
+) -> JoinAction:
     """Decide a join again by what is known once its sides are prepared.
 
-    The action is the same where the facts do not contradict its decision.
+    `compared` are the rows to compare, and sides `in_place` are read in place, though they are no
+    tables. The same action is returned where the facts do not contradict its decision.
     """
     # What the last run found of keys is no fact about prepared sides.
-    compared = replace(facts.compared, groups=action.sides.groups)
-    return _decided(action, _decision(action.work, replace(facts, compared=compared)), facts)
+    compared = replace(compared, groups=action.sides.groups)
+    return _decided(action, _decision(action.work, compared, cores), in_place)
 
 
-def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> JoinAction:
-    """Leave a join to the exact strategy, since the one that was decided on turned out not to do.
-
-    Args:
-        action: The join.
-        facts: The sizes of its prepared sides.
-        why: The reason, for people.
+def without_approximation(
+    action: JoinAction, why: str, compared: JoinSize, cores: int, in_place: Sequence[str] = ()
+) -> JoinAction:
+    """Leave a join to the exact strategy, for a reason `why`; other arguments are as for
+    `revise`.
     """
     request = replace(action.work.request, min_right_rows=0)
-    exact = choose(exact_request(request), facts.compared, facts.cores or 1)
-    return _decided(action, replace(exact, why=why), facts)
+    exact = choose(exact_request(request), compared, cores or 1)
+    return _decided(action, replace(exact, why=why), in_place)
 
 
 def without_kept_index(action: JoinAction) -> JoinAction:
@@ -294,50 +264,50 @@ def in_full(action: JoinAction) -> JoinAction:
     )
 
 
-def _decided(action: JoinAction, decision: Decision, facts: JoinFacts) -> JoinAction:
-    stages = _stages(action.work, decision, facts.in_place)
-    return replace(action, decision=decision, stages=stages)
+def _decided(action: JoinAction, decision: Decision, in_place: Sequence[str]) -> JoinAction:
+    return replace(action, decision=decision, stages=_stages(action.work, decision, in_place))
 
 
-def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
-    decision = choose(scope_request(work.request, work.scope), facts.compared, facts.cores or 1)
+def _decision(work: JoinWork, compared: JoinSize, cores: int) -> Decision:
+    decision = choose(scope_request(work.request, work.scope), compared, cores or 1)
     if work.scope is Scope.NEW_RIGHT:
         whom = "the left rows of their keys" if work.request.has_keys else "every left row"
         why = f"the new right rows are compared with {whom}, and merged with the result"
         decision = replace(decision, why=why)
-    if facts.cores or decision.seconds is None:
+    if cores or decision.seconds is None:
         return decision
     # The time depends on the cluster; the order of strategies is the same on one core.
     why = f"{decision.why} (times of one core)" if decision.why_has_times else decision.why
     return replace(decision, why=why, seconds=None)
 
 
-def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> JoinStages:
+def _stages(
+    work: JoinWork, decision: Decision, in_place: Sequence[str] = ()
+) -> tuple[JoinStage, ...]:
     sides = (("left", work.left), ("right", work.right))
     written = tuple(name for name, side in sides if side.table is None and name not in in_place)
     may_be_light = work.right.format == "parquet" and not work.request.is_approximate
     unless_light = ("right",) if may_be_light and "right" in written else ()
-    search: list[SearchStage] = [GroupRows()] if work.request.has_keys else []
+    stages: list[JoinStage] = [PrepareSides(written, unless_light)]
+    if work.request.has_keys:
+        stages.append(GroupRows())
     match decision.strategy:
         case Strategy.IVF:
-            search += _lists_stage(decision)
+            stages += _lists_stage(decision)
         case Strategy.INDEX:
-            search.append(MeasureIndex())
+            stages.append(MeasureIndex())
         case Strategy.EXACT | Strategy.SPARK:
             pass
         case _:
             assert_never(decision.strategy)
-    search.append(Probe(decision.strategy, work.scope, decision.pairs))
+    stages.append(Probe(decision.strategy, work.scope, decision.pairs))
     if work.scope is Scope.NEW_RIGHT:
-        search.append(MergeNeighbours())
-    return JoinStages(
-        PrepareSides(written, unless_light),
-        tuple(search),
-        CommitResult(work.output_format, work.output_uri, appends=work.scope is Scope.NEW_LEFT),
-    )
+        stages.append(MergeNeighbours())
+    appends = work.scope is Scope.NEW_LEFT
+    return (*stages, CommitResult(work.output_format, work.output_uri, appends))
 
 
-def _lists_stage(decision: Decision) -> list[SearchStage]:
+def _lists_stage(decision: Decision) -> list[JoinStage]:
     """Return the stage that provides the lists to search; none where sizes are not known yet."""
     if decision.lists is None:
         return []
@@ -349,20 +319,21 @@ def _lists_stage(decision: Decision) -> list[SearchStage]:
     return [ReuseIndex(kept.lists, kept.rows)]
 
 
-def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:
-    rows = narrowing.new_rows
-    if narrowing.scope is Scope.NEW_LEFT:
-        text = "new left rows that pass the filter are"
-        if rows is not None:
-            text = count(rows, "new left row is", "new left rows are")
-        return (f"only {text} joined, and put behind the result",)
-    if narrowing.scope is Scope.NEW_RIGHT:
-        text = "new right rows that pass the filter are"
-        if rows is not None:
-            text = count(rows, "new right row is", "new right rows are")
-        return (f"only {text} searched, and merged with the result",)
+def _scope_notes(
+    assessment: JoinAssessment, scope: Scope, reasons: Sequence[Reason], new_rows: int | None
+) -> tuple[str, ...]:
+    if scope is not Scope.FULL:
+        side, done = (
+            ("left", "joined, and put behind the result")
+            if scope is Scope.NEW_LEFT
+            else ("right", "searched, and merged with the result")
+        )
+        rows = f"new {side} rows that pass the filter are"
+        if new_rows is not None:
+            rows = count(new_rows, f"new {side} row is", f"new {side} rows are")
+        return (f"only {rows} {done}",)
     record = assessment.record
-    if record is None or Reason.INPUT_CHANGED not in narrowing.reasons:
+    if record is None or Reason.INPUT_CHANGED not in reasons:
         return ()
     sides = {"left": (assessment.left, record.left), "right": (assessment.right, record.right)}
     changes = {name: change(now, then) for name, (now, then) in sides.items()}
@@ -390,12 +361,3 @@ def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:
         return f"whether the {name} side has changed is not known: its query was not analyzed yet"
     reasons = ", ".join(then.unproven)
     return f"the {name} side may differ from run to run: its query {reasons}"
-
-
-def _recorded(assessment: JoinAssessment) -> JoinFigures:
-    record = assessment.record
-    assert record is not None
-    groups = None if record.groups is None else record.groups.groups
-    return JoinFigures(
-        record.strategy, counts=record.counts, accuracy=record.accuracy, groups=groups
-    )

@@ -17,7 +17,7 @@ Rows = TypeVar("Rows", bound="int | None", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class JoinCounts(Generic[Rows]):
-    """Rows of a join, of both sides as a whole, whatever a run compared.
+    """Rows of both sides of a join as a whole, whatever a run compared.
 
     `unmatched_left_rows` have a vector that cannot match, or there was nothing to match;
     `excluded_right_rows` have a vector that cannot match. A plan has None where they are not known.
@@ -31,9 +31,9 @@ class JoinCounts(Generic[Rows]):
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The accuracy of an approximate search: its recall on a sample, by so many probes.
+    """The recall on a sample that an approximate search by so many probes reached.
 
-    The recall is 1.0 where every pair was compared though that was not asked for.
+    It is 1.0 where every pair was compared though that was not asked for.
     """
 
     recall: float | None = None
@@ -116,10 +116,10 @@ class JoinDistances:
 class InputRecord:
     """The record of a side of a join when it was last read.
 
-    `digest` is over its content in row order. A Lance table has `fragments` that hold rows, the
-    highest of whose ids is `last_fragment`; other sides have none. `rows` is None where they
-    were not counted. Of a query, `unproven` says what kept the run from proving that equal digests
-    mean equal rows: nothing when that is proven, None when that was not checked.
+    `digest` is over its content in row order. A Lance table has `fragments` that hold rows up to
+    the id `last_fragment`; `rows` is None where they were not counted. Of a query, `unproven` says
+    what kept the run from proving that equal digests mean equal rows, None when that was not
+    checked.
     """
 
     digest: str
@@ -141,11 +141,10 @@ class ResultRecord:
 
 @dataclass(frozen=True, slots=True)
 class JoinRecord:
-    """The last result that a run made of a join.
+    """The last result that a run made of a join, by its name in the project.
 
-    `node` is its name in the project, `digest` that of its meaning. `distances` are those that the
-    run wrote, and `groups` what the last run that compared all rows found of keys; both are None
-    in records of releases that did not store them.
+    `digest` is that of its meaning, and `groups` are what the last run that compared all rows
+    found.
     """
 
     node: str

@@ -114,7 +114,7 @@ def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
     node = None if side.table is None else spec.node(side.table)
     if node is not None and node.dataset_format != "lance":
         return _files_bytes(node.dataset_uri, evidence)
-    snapshots = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
+    snapshots = [evidence.snapshot(uri) for uri in datasets_of(spec, side).values()]
     opened = [snapshot for snapshot in snapshots if snapshot is not None]
     if len(opened) < len(snapshots) or not snapshots:
         return None

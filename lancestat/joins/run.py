@@ -7,23 +7,26 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from lancestat.errors import LancestatError, PartitionsLost, StaleBase
+from lancestat.errors import LancestatError, ListsLost, StaleBase
 from lancestat.formats import count
 from lancestat.joins.action import (
     BuildIndex,
+    CommitResult,
     ExtendIndex,
     GroupRows,
     JoinAction,
     JoinFigures,
+    JoinStage,
     MeasureIndex,
     MergeNeighbours,
+    PrepareSides,
     Probe,
     ReuseIndex,
-    SearchStage,
 )
 from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_index
 from lancestat.joins.record import Accuracy, JoinGroups, JoinRecord, ResultRecord, stored_record
@@ -65,9 +68,11 @@ class JoinOpener:
         Raises:
             LakeError: A side was replaced, or cannot be opened.
             RunError: A side, the output or scratch cannot be used, a job failed or was cancelled,
-                or Spark did not start; later calls raise `SparkNotStarted` at once, too.
+                or Spark did not start; later calls raise `SparkNotStarted` without another attempt.
         """
-        with self.spark.working(f"joining '{work.node}'", self._require_scratch) as lent:
+        master = self.target.master if remote_of(self.target) is None else CONNECT
+        require_scratch = partial(require_shared, self.target.scratch, master)
+        with self.spark.working(f"joining '{work.node}'", require_scratch) as lent:
             from lancestat.joins.spark.engine import Engine
 
             session, group = lent
@@ -76,18 +81,10 @@ class JoinOpener:
             with engine.open(work) as join:
                 yield join
 
-    def _require_scratch(self) -> None:
-        is_remote = remote_of(self.target) is not None
-        require_shared(self.target.scratch, CONNECT if is_remote else self.target.master)
-
 
 @dataclass(frozen=True, slots=True)
 class JoinEvaluation:
-    """Evaluates the stages of one join.
-
-    Where the facts contradict a decision of the plan, the join is planned again and the log says
-    so.
-    """
+    """Carries out the stages of a join, which is planned again where facts contradict its plan."""
 
     open: OpenJoin
     on_stage: OnStage
@@ -97,13 +94,10 @@ class JoinEvaluation:
 
         Returns:
             The action as it was carried out in the end, and what it did.
-
-        Raises:
-            LancestatError: it cannot be done; readers of the output see what they saw before.
         """
         try:
             return self._run(action)
-        except PartitionsLost as error:
+        except ListsLost as error:
             if action.work.is_fresh or action.work.right.content is None:
                 raise
             _log.warning(
@@ -118,51 +112,47 @@ class JoinEvaluation:
             return self._run(whole)
 
     def _run(self, action: JoinAction) -> tuple[JoinAction, JoinOutcome]:
-        prepare = action.stages.prepare
+        prepare = action.stages[0]
+        assert isinstance(prepare, PrepareSides), "sides are prepared first"
         with self.open(action.work, self.on_stage) as session:
             self.on_stage(StageProgress(prepare))
             join = session.prepare_sides(prepare)
-            for side in join.facts.in_place:
+            for side in join.in_place:
                 _log.info("'%s': the %s side is read in place", action.node, side)
-            action = _revised(action, revise(action, join.facts))
-            left = deque(action.stages.search)
+            facts = (join.size, join.cores, join.in_place)
+            action = _revised(action, revise(action, *facts))
+            left = deque(action.stages[1:])
             while left:
                 stage = left.popleft()
                 self.on_stage(StageProgress(stage))
-                changed, why = _search_stage(join, stage)
-                if changed is None:
-                    action = _revised(action, without_approximation(action, join.facts, why))
-                    left = deque(action.stages.search)
-                else:
-                    join = changed
-            return action, join.commit(action.stages.commit)
+                unsuitable = _carry_out(join, stage, action.stages[-1])
+                if unsuitable is not None:
+                    action = _revised(action, without_approximation(action, unsuitable, *facts))
+                    left = deque(action.stages[1:])
+            return action, join.outcome
 
 
-def _search_stage(join: PreparedJoin, stage: SearchStage) -> tuple[PreparedJoin | None, str]:
-    """Return the join after a stage; None, and why, where it cannot be searched in this way."""
+def _carry_out(join: PreparedJoin, stage: JoinStage, last: JoinStage) -> str | None:
+    """Carry out a stage; return why the join cannot be searched in this way, else None."""
     match stage:
         case BuildIndex():
-            return join.build_index(stage), "no right row can match"
-        case ReuseIndex():
-            return _in_kept_index(join.reuse_index(stage)), ""
-        case ExtendIndex():
-            return _in_kept_index(join.extend_index(stage)), ""
+            return None if join.build_index(stage) else "no right row can match"
+        case ReuseIndex() | ExtendIndex():
+            join.use_index()
         case GroupRows():
-            return join.group_rows(), ""
+            join.group_rows()
         case MeasureIndex():
-            return join.measure_index(), "the index does not reach the recall"
+            return None if join.measure_index() else "the index does not reach the recall"
         case Probe():
-            return join.probe(stage), ""
-        case MergeNeighbours():
-            return join.merge_neighbours(), ""
+            join.probe(stage, last)
+        case CommitResult():
+            join.commit(stage)
+        case PrepareSides() | MergeNeighbours():
+            # Sides are prepared already, and the tasks that probed have merged what they found.
+            pass
         case _:
             assert_never(stage)
-
-
-def _in_kept_index(join: PreparedJoin | None) -> PreparedJoin:
-    if join is None:
-        raise PartitionsLost("the kept index has gone")
-    return join
+    return None
 
 
 def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
@@ -206,13 +196,12 @@ class JoinRunner:
         return self._join(action)
 
     def _join(self, action: JoinAction) -> NodeEnded:
-        action = self._with_place(action)
         evaluation = JoinEvaluation(
             self.open_join,
             lambda progress: self.context.progress.at_stage(action.node, progress),
         )
         try:
-            done, outcome = evaluation.run(action)
+            done, outcome = evaluation.run(self._with_place(action))
         except LancestatError as error:
             raise error.placed(self.context.location(action.node)) from None
         outcome = replace(outcome, accuracy=_accuracy(done.work, action.known, outcome))
@@ -233,15 +222,12 @@ class JoinRunner:
         return NodeEnded(result, stored_record(self._join_record(done, outcome)))
 
     def _with_place(self, action: JoinAction) -> JoinAction:
-        """The action with the place of its result, which a catalog chooses for a new table."""
+        """The action with the location of its result, which a catalog chooses for a new table."""
         name = table_name_of(action.work.output_uri)
         if name is None:
             return action
-        try:
-            catalog = self.context.spec.target.catalogs[name.catalog]
-            place = declare(catalog, name, self.context.options.declared(name.uri))
-        except LancestatError as error:
-            raise error.placed(self.context.location(action.node)) from None
+        catalog = self.context.spec.target.catalogs[name.catalog]
+        place = declare(catalog, name, self.context.options.declared(name.uri))
         self.context.options.locate(place.uri, place.options)
         return replace(action, work=replace(action.work, output_uri=place.uri))
 

@@ -72,25 +72,21 @@ def side_index_key(spec: ProjectSpec, join: KnnJoin, uri: str) -> str:
 def right_content(
     snapshot: Snapshot, columns: Sequence[Field], key: str, filter: str | None = None
 ) -> RightContent:
-    """Return the content of a right side that is a Lance table.
+    """Return the content of a right side that is a Lance table, whose indexes have a key.
 
-    Args:
-        snapshot: The table.
-        columns: The leaves of the vectors, and of what the filter reads.
-        key: Names its indexes.
-        filter: In Lance's SQL; rows that it does not pass are no rows of the side.
+    `columns` are the leaves of the vectors, and of what the filter in Lance's SQL reads: rows that
+    it does not pass are no rows of the side.
     """
     rows = {fragment.id: fragment.rows for fragment in snapshot.fragments}
     means = (filter or "").encode()
+
+    def digest(stored: FragmentContent) -> str:
+        return hashlib.blake2b(stored.digest + means, digest_size=16).hexdigest()
+
     return RightContent(
         key,
         tuple(
-            RightFragment(
-                stored.id,
-                hashlib.blake2b(stored.digest + means, digest_size=16).hexdigest(),
-                stored.rows,
-                rows[stored.id],
-            )
+            RightFragment(stored.id, digest(stored), stored.rows, rows[stored.id])
             for stored in stored_contents(snapshot, columns)
         ),
     )
@@ -102,11 +98,9 @@ class JoinInput:
 
     Equal digests mean equal rows; `digest` is None where that cannot be proven. The digest of a
     query means that only if the run that recorded it proved so (`InputRecord.unproven`): its text
-    and the content of the tables that it may name are the same. Of a Lance table
-    `fragments` are known too, None of other sides. `columns` are those that the output shows and
-    `rows` how many there are, None where only a run can tell. `index` is the metric of a vector
-    index. `key_types` are those of the columns that have to be equal, None where only a run can
-    tell. `notes` are for people.
+    and the content of the tables that it may name are the same. Of a Lance table `fragments` are
+    known too, None of other sides. `columns` of the output, `rows`, the `dimension` of vectors and
+    `key_types` are None where only a run can tell. `index` is the metric of a vector index.
     """
 
     work: SideSource
@@ -139,7 +133,7 @@ class SideChange(Enum):
 
 
 def change(now: JoinInput, then: InputRecord) -> SideChange:
-    """Return the change of a side since it was recorded: rows behind all others, or any other.
+    """Return the change of a side since it was recorded: rows after all others, or any other.
 
     New rows of a side that had none are another change: there is no result to extend.
     """
@@ -153,7 +147,7 @@ def change(now: JoinInput, then: InputRecord) -> SideChange:
 
 
 def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:
-    """The fragments that came behind those recorded; none where these are not as they were."""
+    """The fragments that came after those recorded; none where these are not as they were."""
     fragments, count = now.fragments or (), then.fragments
     old, new = fragments[:count], fragments[count:]
     if not old or rows_digest(old) != then.digest:
@@ -177,11 +171,10 @@ class JoinSide:
 
     @property
     def declared(self) -> KnnSide:
-        return side_of(self.join, self.name)
+        return self.join.left if self.name == "left" else self.join.right
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that have to be equal to the other side's."""
         at = 0 if self.name == "left" else 1
         return tuple(pair[at] for pair in self.join.on)
 
@@ -192,7 +185,6 @@ class JoinSide:
         hint: str | None = None,
         location: Location | None = None,
     ) -> UsageError:
-        """An error about the side, at a place or else where the join is declared."""
         return kind(message, location=location or self.join.location, hint=hint)
 
 
@@ -234,20 +226,13 @@ def _missing(
 ) -> UsageError:
     columns = list(columns)
     known = ", ".join(columns[:_SHOWN]) + (", ..." if len(columns) > _SHOWN else "")
-    return side.error(
-        SideColumnMissing,
-        f"{side} names column '{column}', which {redact_line(uri)} does not have",
-        did_you_mean(column, columns) or f"its columns: {known or 'none'}",
-        location,
-    )
+    message = f"{side} names column '{column}', which {redact_line(uri)} does not have"
+    hint = did_you_mean(column, columns) or f"its columns: {known or 'none'}"
+    return side.error(SideColumnMissing, message, hint, location)
 
 
-@dataclass(frozen=True, slots=True)
-class PushedFilter:
-    """The filter of a side in Lance's SQL, and the columns that it reads."""
-
-    sql: str
-    columns: frozenset[str]
+# The filter of a side in Lance's SQL, and the columns that it reads.
+PushedFilter = tuple[str, frozenset[str]]
 
 
 _WHERE_HINT = "filter by what Lance can compare exactly, or declare the side as a query (`sql`)"
@@ -275,7 +260,7 @@ def pushed_filter(side: JoinSide, uri: str, fields: Sequence[Field]) -> PushedFi
     if sql is None:
         message = f"'where' of {side} compares what Lance does not compare as Spark does"
         raise side.error(FilterNotPushed, message, _WHERE_HINT, place)
-    return PushedFilter(sql, columns_of(filter))
+    return sql, columns_of(filter)
 
 
 # Formats of files whose readers ignore hidden files.
@@ -290,8 +275,7 @@ def observe_files(
     """Return a side of files as it is now, as far as a listing tells.
 
     Raises:
-        UsageError: about columns, as `check_columns`.
-        SideFilesMissing: there are no files.
+        UsageError: about columns, as `check_columns`, or there are no files.
     """
     declared = side.declared
     redacted_uri = redact_line(uri, secret_values(declared.options))
@@ -334,44 +318,25 @@ def _footers(
     is_partitioned = any("=" in part for file in files for part in Path(file.path).parts)
     if is_partitioned or any(not schema.equals(schemas[0]) for schema in schemas):
         return rows, None
-    return rows, check_columns(side, uri, _types(schemas[0]))
+    return rows, check_columns(side, uri, {field.name: field.type for field in schemas[0]})
 
 
-def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in schema}
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """A Lance dataset that a side reads; `name` is what SQL calls it."""
-
-    name: str
-    uri: str
-
-
-def side_of(join: KnnJoin, name: str) -> KnnSide:
-    """The left or the right side."""
-    return join.left if name == "left" else join.right
-
-
-def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
-    """The Lance datasets that a side reads: the one that it is, or those that its query names."""
+def datasets_of(spec: ProjectSpec, side: KnnSide) -> dict[str, str]:
+    """The URIs of the Lance datasets that a side is, or that its query names, by names for SQL."""
     if side.sql is not None or side.table is not None:
         named = [(ref, spec.node(ref)) for ref in dict.fromkeys(side.refs)]
-        return tuple(
-            Dataset(ref, node.dataset_uri)
+        return {
+            ref: node.dataset_uri
             for ref, node in named
             if node is not None and node.dataset_format == "lance"
-        )
+        }
     is_lance = side.format == "lance" and side.uri is not None and not side.options
-    return (Dataset(side.uri, side.uri),) if is_lance and side.uri is not None else ()
+    return {side.uri: side.uri} if is_lance and side.uri is not None else {}
 
 
 def lance_uris(spec: ProjectSpec, join: KnnJoin) -> tuple[str, ...]:
     """The URIs of the Lance datasets that a join reads."""
-    return tuple(
-        dataset.uri for side in (join.left, join.right) for dataset in datasets_of(spec, side)
-    )
+    return (*datasets_of(spec, join.left).values(), *datasets_of(spec, join.right).values())
 
 
 def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -383,116 +348,108 @@ def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SideReader:
-    """Observes sides for the planner, at the versions that `snapshots` has by URI."""
+def observe_side(
+    side: JoinSide, spec: ProjectSpec, snapshots: Mapping[str, Snapshot | LakeError]
+) -> JoinInput:
+    """Return a side of a join as it is now, at the versions that `snapshots` has by URI.
 
-    spec: ProjectSpec
-    snapshots: Mapping[str, Snapshot | LakeError]
-
-    def observe(self, side: JoinSide) -> JoinInput:
-        """Return a side of a join as it is now.
-
-        Raises:
-            LakeError: a dataset cannot be opened.
-            UsageError: about columns, as `check_columns`.
-            SideFilesMissing: there are no files.
-            ReferenceNotLance: a query names the result of a join that is no Lance dataset.
-            FilterNotPushed: there is a filter that Lance's scan cannot apply.
-        """
-        declared = side.declared
-        datasets, options = datasets_of(self.spec, declared), self.spec.target.storage_options
-        if declared.sql is not None:
-            return self._query(side, declared.sql, datasets)
-        if datasets:
-            return self._table(side, datasets[0])
-        node = None if declared.table is None else self.spec.node(declared.table)
-        if declared.where is not None:
-            raise side.error(
-                FilterNotPushed,
-                f"{side} has a 'where', but is no Lance dataset",
-                "give the join that writes it a Lance output",
-                declared.where_location,
-            )
-        if node is not None:
-            return observe_files(side, node.dataset_uri, node.dataset_format, options)
-        assert declared.uri is not None and declared.format is not None
-        return observe_files(side, declared.uri, declared.format, options)
-
-    def _table(self, side: JoinSide, dataset: Dataset) -> JoinInput:
-        declared, snapshot = side.declared, self._snapshot(dataset)
-        types = {field.name: field.type for field in snapshot.fields}
-        dimension = check_columns(side, dataset.uri, types)
-        filter = pushed_filter(side, dataset.uri, snapshot.fields)
-        select = tuple(types) if declared.select is None else declared.select
-        read = {declared.vector, *select, *side.keys}
-        read |= filter.columns if filter is not None else frozenset()
-        with self._opened(snapshot) as opened:
-            contents = fragment_contents(snapshot, leaves(opened, read))
-            # An index proposes rows of the whole table.
-            may_search = side.name == "right" and filter is None
-            index = index_metric(opened, declared.vector) if may_search else None
-            content = None
-            if side.name == "right" and keeps_index(side.join):
-                laid_out = leaves(opened, {declared.vector, *(filter.columns if filter else ())})
-                key = side_index_key(self.spec, side.join, dataset.uri)
-                content = right_content(
-                    snapshot, laid_out, key, None if filter is None else filter.sql
-                )
-        return JoinInput(
-            work=SideSource(
-                declared.vector,
-                select,
-                table=PinnedTable.at(snapshot, dataset.name),
-                filter=None if filter is None else filter.sql,
-                keys=side.keys,
-                content=content,
-            ),
-            digest=rows_digest(contents),
-            fragments=contents,
-            columns=select,
-            rows=snapshot.rows if filter is None else None,
-            dimension=dimension,
-            index=index,
-            key_types=tuple(types[key] for key in side.keys),
+    Raises:
+        LakeError: a dataset cannot be opened.
+        UsageError: columns, files, references or the filter cannot be used.
+    """
+    declared = side.declared
+    observed = {
+        name: _snapshot(snapshots[uri]) for name, uri in datasets_of(spec, declared).items()
+    }
+    if declared.sql is not None:
+        return _observe_query(side, spec, observed)
+    for name, snapshot in observed.items():
+        return _observe_table(side, spec, name, snapshot)
+    if declared.where is not None:
+        raise side.error(
+            FilterNotPushed,
+            f"{side} has a 'where', but is no Lance dataset",
+            "give the join that writes it a Lance output",
+            declared.where_location,
         )
+    options = spec.target.storage_options
+    node = None if declared.table is None else spec.node(declared.table)
+    if node is not None:
+        return observe_files(side, node.dataset_uri, node.dataset_format, options)
+    assert declared.uri is not None and declared.format is not None
+    return observe_files(side, declared.uri, declared.format, options)
 
-    def _query(self, side: JoinSide, sql: str, datasets: Sequence[Dataset]) -> JoinInput:
-        declared = side.declared
-        for ref in set(declared.refs) - {dataset.name for dataset in datasets}:
-            raise side.error(
-                ReferenceNotLance,
-                f"the query of {side} names '{ref}', whose result is no Lance dataset",
-                f"give '{ref}' a Lance output, or read its files as a side",
-            )
-        views = []
-        digest = hashlib.blake2b(sql.encode(), digest_size=16)
-        digest.update(json.dumps(_sql_settings(self.spec.target.spark_conf)).encode())
-        for dataset in datasets:
-            snapshot = self._snapshot(dataset)
-            with self._opened(snapshot) as opened:
-                contents = fragment_contents(snapshot, leaves(opened, opened.schema.names))
-            views.append(PinnedTable.at(snapshot, dataset.name))
-            digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
-        location = declared.sql_location or side.join.location
-        work = SideSource(
+
+def _observe_table(side: JoinSide, spec: ProjectSpec, name: str, snapshot: Snapshot) -> JoinInput:
+    declared, uri = side.declared, snapshot.uri
+    types = {field.name: field.type for field in snapshot.fields}
+    dimension = check_columns(side, uri, types)
+    filter, filtered = pushed_filter(side, uri, snapshot.fields) or (None, frozenset[str]())
+    select = tuple(types) if declared.select is None else declared.select
+    index = content = None
+    with _opened(spec, snapshot) as opened:
+        read = {declared.vector, *select, *side.keys, *filtered}
+        contents = fragment_contents(snapshot, leaves(opened, read))
+        # An index proposes rows of the whole table.
+        if side.name == "right" and filter is None:
+            index = index_metric(opened, declared.vector)
+        if side.name == "right" and keeps_index(side.join):
+            indexed = leaves(opened, {declared.vector, *filtered})
+            content = right_content(snapshot, indexed, side_index_key(spec, side.join, uri), filter)
+    return JoinInput(
+        work=SideSource(
             declared.vector,
-            declared.select,
-            sql=sql,
-            views=tuple(views),
-            location=location,
+            select,
+            table=PinnedTable.at(snapshot, name),
+            filter=filter,
             keys=side.keys,
+            content=content,
+        ),
+        digest=rows_digest(contents),
+        fragments=contents,
+        columns=select,
+        rows=snapshot.rows if filter is None else None,
+        dimension=dimension,
+        index=index,
+        key_types=tuple(types[key] for key in side.keys),
+    )
+
+
+def _observe_query(
+    side: JoinSide, spec: ProjectSpec, observed: Mapping[str, Snapshot]
+) -> JoinInput:
+    declared = side.declared
+    for ref in set(declared.refs) - set(observed):
+        raise side.error(
+            ReferenceNotLance,
+            f"the query of {side} names '{ref}', whose result is no Lance dataset",
+            f"give '{ref}' a Lance output, or read its files as a side",
         )
-        return JoinInput(work, digest.hexdigest(), columns=declared.select)
+    digest = hashlib.blake2b((declared.sql or "").encode(), digest_size=16)
+    digest.update(json.dumps(_sql_settings(spec.target.spark_conf)).encode())
+    for name, snapshot in observed.items():
+        with _opened(spec, snapshot) as opened:
+            contents = fragment_contents(snapshot, leaves(opened, opened.schema.names))
+        digest.update(f"\0{name}\0{rows_digest(contents)}".encode())
+    work = SideSource(
+        declared.vector,
+        declared.select,
+        sql=declared.sql,
+        views=tuple(PinnedTable.at(snapshot, name) for name, snapshot in observed.items()),
+        location=declared.sql_location or side.join.location,
+        keys=side.keys,
+    )
+    return JoinInput(work, digest.hexdigest(), columns=declared.select)
 
-    def _snapshot(self, dataset: Dataset) -> Snapshot:
-        snapshot = self.snapshots[dataset.uri]
-        if isinstance(snapshot, LakeError):
-            raise snapshot
-        return snapshot
 
-    @contextmanager
-    def _opened(self, snapshot: Snapshot) -> Iterator[lance.LanceDataset]:
-        options = self.spec.options.of(snapshot.uri)
-        with pinned_reads(snapshot.pin, options):
-            yield open_pinned(snapshot.pin, storage_options=options)
+def _snapshot(observed: Snapshot | LakeError) -> Snapshot:
+    if isinstance(observed, LakeError):
+        raise observed
+    return observed
+
+
+@contextmanager
+def _opened(spec: ProjectSpec, snapshot: Snapshot) -> Iterator[lance.LanceDataset]:
+    options = spec.options.of(snapshot.uri)
+    with pinned_reads(snapshot.pin, options):
+        yield open_pinned(snapshot.pin, storage_options=options)

@@ -130,7 +130,7 @@ class Readers:
 
         def rows() -> pa.Table:
             others = tuple(name for name in names if name != "v")
-            opened = opened_table(pinned, "v", others, {}, "left").side
+            opened = opened_table(pinned, "v", others, {}, "left")
             batches = list(read_columns(opened, opened.all_rows, names))
             return pa.Table.from_batches(batches, schema)
 

@@ -32,7 +32,7 @@ def arm(folder: Path) -> None:
     """Wrap the work of each stage; in this process alone."""
     from lancestat.joins.output import lance_output
     from lancestat.joins.search import ivf
-    from lancestat.joins.spark import written_side
+    from lancestat.joins.spark import sides
     from lancestat.joins.spark.ivf import IvfCells
     from lancestat.joins.spark.job import CellResult, ExactCells
     from lancestat.joins.spark.materialize import Materializer
@@ -40,7 +40,7 @@ def arm(folder: Path) -> None:
 
     points: list[tuple[str, Any, str]] = [
         ("read", ScanTask, "read"),
-        ("scratch", written_side._Writer, "write"),
+        ("scratch", sides.SideWriter, "write"),
         ("layout", ivf, "write_lists"),
         ("probe", ExactCells, "nearest"),
         ("probe", IvfCells, "nearest"),

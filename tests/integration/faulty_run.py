@@ -14,7 +14,7 @@ from lancestat.joins import planner as join_planner
 from lancestat.joins.output import result as output
 from lancestat.joins.scratch.kept_indexes import IndexManifest, IndexStore, StoredIndex
 from lancestat.joins.search.cost_model import Decision, Strategy
-from lancestat.joins.spark import engine, job, written_side
+from lancestat.joins.spark import engine, job, sides
 from tests.integration.faulty_daemon import strike, striking
 
 
@@ -28,7 +28,7 @@ def arm(folder: Path, strategy: str) -> None:
 
     output.replace = paused
     # Small files too are read by tasks and written to scratch; small joins are split and shuffled.
-    written_side.SMALLEST_JOB = job.DRIVER_LINES = -1
+    sides.SMALLEST_JOB = job.DRIVER_LINES = -1
     job.SHUFFLE_SECONDS = 0
     engine.read_in_place = lambda *_: None
     join_planner.choose = lambda _, size, __: Decision(

@@ -13,10 +13,11 @@ from lancestat.errors import LancestatError
 from lancestat.joins import planner as join_planner
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.cost_model import Decision, Strategy
-from lancestat.joins.search.work import JoinKind, JoinRequest, JoinWork, OutputFormat, SideSource
-from lancestat.joins.spark import engine, job, written_side
+from lancestat.joins.search.work import JoinRequest, JoinWork, OutputFormat, SideSource
+from lancestat.joins.spark import engine, job, sides
 from lancestat.joins.spark.engine import Engine
 from lancestat.spark.session import start_session
+from lancestat.spec.knn_join import JoinKind
 from lancestat.spec.model import Target
 from tests.integration.faulty_daemon import configuration
 from tests.integration.knn_oracle import pinned
@@ -43,7 +44,7 @@ def main(master: str, faults: str) -> None:
     target = Target("cluster", "state", spark_master=master, spark_conf=conf)
     spark = start_session(target, "test", is_short_lived=True)
     # Small files too are read by tasks, and small joins are split.
-    written_side.SMALLEST_JOB = -1
+    sides.SMALLEST_JOB = -1
     job.SHUFFLE_SECONDS = job.DRIVER_SECONDS = 0
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:

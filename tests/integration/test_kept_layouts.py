@@ -37,7 +37,7 @@ def shop(spark: SparkSession, tmp_path: Path) -> Shop:
 
 
 def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
-    assert isinstance(shop.action().stages.search[0], BuildIndex)
+    assert isinstance(shop.action().stages[1], BuildIndex)
     first = shop.run()
     assert shop.stages["near"] == ["prepare", "build index", "probe", "commit"]
     truth = shop.check()
@@ -49,7 +49,7 @@ def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
 
     shop.forget("near")
     action = shop.action()
-    assert action.stages.search[0] == ReuseIndex(action.decision.lists or 0, 4000)
+    assert action.stages[1] == ReuseIndex(action.decision.lists or 0, 4000)
     assert "a kept IVF index of 4,000 rows is searched" in action.decision.why
     with untouched(shop):
         second = shop.run()
@@ -124,7 +124,7 @@ def test_appended_rows_are_put_into_the_lists(shop: Shop) -> None:
     [layout] = shop.layouts
     shop.append("r", clustered(300, 3), 4000)
     action = shop.action()
-    assert action.stages.search[0] == ExtendIndex(action.decision.lists or 0, 4000, 300)
+    assert action.stages[1] == ExtendIndex(action.decision.lists or 0, 4000, 300)
     assert "300 new rows are put into the lists of a kept IVF index of 4,000 rows" in (
         action.decision.why
     )
@@ -155,7 +155,7 @@ def test_deleted_and_updated_rows_are_not_found(shop: Shop) -> None:
     gone = sorted(found)[::5]
     lance.dataset(shop.uri("r")).delete(f"id in ({', '.join(map(str, gone))})")
     shop.forget("near")
-    assert isinstance(shop.action().stages.search[0], ReuseIndex)
+    assert isinstance(shop.action().stages[1], ReuseIndex)
     done = shop.run()
     assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
     truth = shop.check()
@@ -199,7 +199,7 @@ def test_compacted_fragments_are_put_in_again(shop: Shop) -> None:
     shop.run()
     lance.dataset(shop.uri("r")).optimize.compact_files(target_rows_per_fragment=1000)
     action = shop.action()
-    assert action.stages.search[0] == ExtendIndex(action.decision.lists or 0, 4000, 150)
+    assert action.stages[1] == ExtendIndex(action.decision.lists or 0, 4000, 150)
     shop.run()
     assert shop.check() >= 0.88
     lance.dataset(shop.uri("r")).optimize.compact_files()
@@ -227,7 +227,7 @@ def test_a_layout_that_has_drifted_is_trained_again(shop: Shop, drift: str) -> N
         expected = "33 % of the rows in its lists are deleted"
     shop.forget("near")
     action = shop.action()
-    assert isinstance(action.stages.search[0], BuildIndex)
+    assert isinstance(action.stages[1], BuildIndex)
     assert re.search(
         rf"a kept IVF index of .* is trained again, since {expected}", action.decision.why
     )
@@ -265,7 +265,7 @@ def test_new_left_rows_are_searched_in_the_kept_layout(shop: Shop) -> None:
     plan = shop.project.plan(select="near")
     [action] = plan.actions
     assert isinstance(action, JoinAction) and action.work.scope.value == "new_left"
-    assert isinstance(action.stages.search[0], ReuseIndex)
+    assert isinstance(action.stages[1], ReuseIndex)
     [done] = shop.project.run(plan).nodes
     assert done.status == "success", done.message
     assert shop.check() >= 0.88

@@ -18,7 +18,7 @@ from lancestat.joins.action import JoinAction
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.work import JoinRequest, JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
-from lancestat.joins.spark.sides import QuerySide
+from lancestat.joins.spark.sides import plain_query, query_rows
 from lancestat.lake.open import snapshot
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.catalog import UriOptions
@@ -234,7 +234,8 @@ def test_no_side_runs_when_the_other_is_not_a_query(
 
 
 def proof(spark: SparkSession, tables: Path, sql: str) -> tuple[str, ...]:
-    _, reasons = QuerySide.parse(spark, side(tables, sql), NONE, "right").rows(NONE)
+    source = side(tables, sql)
+    _, reasons = query_rows(plain_query(spark, source, NONE, "right"), source, NONE, "right")
     return reasons
 
 
@@ -378,9 +379,10 @@ def test_an_unproven_query_has_reasons(
 
 
 def test_a_user_defined_function_is_not_proven(spark: SparkSession, tables: Path) -> None:
-    query = QuerySide.parse(spark, side(tables, "select mine(id) from t"), NONE, "right")
-    query.parsed.session.udf.register("mine", lambda value: int(time.time()), "bigint")
-    _, reasons = query.rows(NONE)
+    source = side(tables, "select mine(id) from t")
+    query = plain_query(spark, source, NONE, "right")
+    query.session.udf.register("mine", lambda value: int(time.time()), "bigint")
+    _, reasons = query_rows(query, source, NONE, "right")
     assert reasons
     assert "mine" not in " ".join(reasons)
 

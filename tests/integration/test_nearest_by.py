@@ -95,6 +95,11 @@ def view(session: SparkSession, name: str, vectors: Sequence[Vector], parts: int
     frame.createOrReplaceTempView(name)
 
 
+def views(session: SparkSession, left: Sequence[Vector], right: Sequence[Vector]) -> None:
+    view(session, "left_side", left)
+    view(session, "right_side", right)
+
+
 def small_vectors(seed: int, count: int, dimension: int) -> list[Vector]:
     """Vectors of few values, with ties, duplicates, zeros, nulls and null elements among them."""
     rng = np.random.default_rng(seed)
@@ -191,8 +196,7 @@ def compared(session: SparkSession, text: str, k: int = 3) -> list[Any]:
 def test_rows_with_ties_nulls_and_duplicates_are_those_of_spark(
     session: SparkSession, searches: Searches, function: str, kind: str, seed: int
 ) -> None:
-    view(session, "left_side", small_vectors(seed, 40, 3))
-    view(session, "right_side", small_vectors(seed + 100, 90, 3))
+    views(session, small_vectors(seed, 40, 3), small_vectors(seed + 100, 90, 3))
     assert compared(session, query(function, 4, kind=kind), 4)
     assert len(searches.requests) == 1
 
@@ -212,15 +216,13 @@ def test_rows_with_ties_nulls_and_duplicates_are_those_of_spark(
 def test_vectors_are_any_expressions_in_any_order(
     session: SparkSession, function: str, left: str, right: str
 ) -> None:
-    view(session, "left_side", floats(3, 30, 8))
-    view(session, "right_side", floats(4, 70, 8))
+    views(session, floats(3, 30, 8), floats(4, 70, 8))
     assert compared(session, query(function, left=left, right=right))
 
 
 @pytest.mark.parametrize("kind", ["inner", "leftouter"])
 def test_the_method_of_data_frames_is_the_same_join(session: SparkSession, kind: str) -> None:
-    view(session, "left_side", small_vectors(5, 30, 4))
-    view(session, "right_side", small_vectors(6, 60, 4))
+    views(session, small_vectors(5, 30, 4), small_vectors(6, 60, 4))
     distance = sf.call_function("vector_l2_distance", "l_v", "r_v")
 
     def joined() -> DataFrame:
@@ -270,8 +272,7 @@ def test_vectors_that_only_spark_compares_so_are_compared_by_spark(
 ) -> None:
     view(session, "left_side", [*floats(8, 5, 2)])
     if not odd:
-        view(session, "left_side", [[], None])
-    view(session, "right_side", [[], None] if not odd else [*floats(9, 5, 2), odd, odd])
+        views(session, [[], None], [[], None] if not odd else [*floats(9, 5, 2), odd, odd])
     rows = session.sql(query(function, 6)).collect()
     assert len(searches.requests) == 1
     with sparks_own(session):
@@ -283,22 +284,23 @@ def test_vectors_that_only_spark_compares_so_are_compared_by_spark(
 
 def test_the_last_row_of_many_is_left_to_spark_too(session: SparkSession) -> None:
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-    view(session, "left_side", floats(8, 5, 2))
-    view(session, "right_side", [*floats(9, 200, 2), [math.nan, math.nan]], parts=1)
+    views(session, floats(8, 5, 2), [*floats(9, 200, 2), [math.nan, math.nan]], parts=1)
     assert compared(session, query("vector_l2_distance", 201), 201)
 
 
 def test_vectors_of_two_lengths_are_the_error_that_spark_raises(session: SparkSession) -> None:
-    view(session, "left_side", floats(8, 5, 2))
-    view(session, "right_side", floats(9, 5, 3))
+    views(session, floats(8, 5, 2), floats(9, 5, 3))
     with pytest.raises(Exception, match="VECTOR_DIMENSION_MISMATCH"):
         session.sql(query("vector_l2_distance")).collect()
 
 
 def test_small_inner_products_are_told_apart(session: SparkSession) -> None:
     rng = np.random.default_rng(10)
-    view(session, "left_side", (rng.standard_normal((20, 8)) * 1e-6).tolist())
-    view(session, "right_side", (rng.standard_normal((500, 8)) * 1e-6).tolist())
+    views(
+        session,
+        (rng.standard_normal((20, 8)) * 1e-6).tolist(),
+        (rng.standard_normal((500, 8)) * 1e-6).tolist(),
+    )
     assert compared(session, query("vector_inner_product", 5), 5)
 
 
@@ -319,8 +321,7 @@ def test_small_inner_products_are_told_apart(session: SparkSession) -> None:
 def test_other_rankings_stay_those_of_spark(
     session: SparkSession, searches: Searches, ranking: str, why: str
 ) -> None:
-    view(session, "left_side", floats(11, 6, 4))
-    view(session, "right_side", floats(12, 9, 4))
+    views(session, floats(11, 6, 4), floats(12, 9, 4))
     text = f"SELECT l_id, r_id FROM left_side JOIN right_side EXACT NEAREST 2 BY {ranking}"
     frame = session.sql(text)
     assert frame.count() == 12
@@ -354,8 +355,7 @@ def plan_of(frame: DataFrame) -> str:
 
 
 def test_explain_shows_node_strategy_and_reason(session: SparkSession, searches: Searches) -> None:
-    view(session, "left_side", floats(13, 6, 4))
-    view(session, "right_side", floats(14, 9, 4))
+    views(session, floats(13, 6, 4), floats(14, 9, 4))
     frame = session.sql(query("vector_cosine_similarity", kind="LEFT OUTER"))
     shown = (
         f"{NODE} left outer, 3 by vector_cosine_similarity, exact; "
@@ -374,43 +374,29 @@ def test_explain_shows_node_strategy_and_reason(session: SparkSession, searches:
             "reason": "every pair is to be compared",
         }
     ]
-    assert not searches.requests, "nothing runs for an explanation"
-
-
-def test_explain_says_why_a_join_is_approximate(session: SparkSession) -> None:
-    view(session, "left_side", floats(13, 6, 4))
-    view(session, "right_side", floats(14, 9, 4))
-    frame = session.sql(query("vector_l2_distance", mode="APPROX"))
+    approximate = session.sql(query("vector_l2_distance", mode="APPROX"))
     assert (
         "by vector_l2_distance, approximate: ivf, since an approximate result will do; "
         "every pair is compared where the run finds that to take less time"
-    ) in str(lancestat.explain(frame))
+    ) in str(lancestat.explain(approximate))
+    assert not searches.requests, "nothing runs for an explanation"
 
 
-def test_the_search_runs_with_the_query_and_not_before(
+def test_the_search_runs_with_the_query_and_writes_what_it_uses(
     session: SparkSession, searches: Searches
 ) -> None:
-    view(session, "left_side", floats(15, 6, 4))
-    view(session, "right_side", floats(16, 9, 4))
-    frame = session.sql(query("vector_l2_distance"))
+    views(session, floats(15, 6, 4), floats(16, 9, 4))
+    joined = query("vector_l2_distance")
+    frame = session.sql(f"SELECT r_name FROM ({joined})")
     assert frame.columns and frame._jdf.queryExecution().executedPlan()
     frame.explain(True)
     assert not searches.requests
     frame.collect()
-    assert len(searches.requests) == 1
-
-
-def test_only_columns_that_are_used_are_written(session: SparkSession, searches: Searches) -> None:
-    view(session, "left_side", floats(17, 6, 4))
-    view(session, "right_side", floats(18, 9, 4))
-    joined = query("vector_l2_distance")
-    session.sql(f"SELECT r_name FROM ({joined})").collect()
     session.sql(f"SELECT count(*) FROM ({joined})").collect()
     widths = [(len(left or ()), len(right or ())) for left, right in searches.columns]
     assert widths == [(0, 1), (0, 0)]
 
 
-Query = Callable[["SparkSession"], "DataFrame"]
 JOINED = query("vector_l2_distance", 2)
 BIGGER = {
     "cte": f"WITH j AS ({JOINED}) SELECT a.l_id, b.r_id FROM j a JOIN j b ON a.r_id = b.r_id",
@@ -459,8 +445,7 @@ BIGGER = {
 
 @pytest.mark.parametrize("name", BIGGER)
 def test_joins_within_bigger_queries(session: SparkSession, searches: Searches, name: str) -> None:
-    view(session, "left_side", floats(19, 12, 4))
-    view(session, "right_side", floats(20, 30, 4))
+    views(session, floats(19, 12, 4), floats(20, 30, 4))
     text = BIGGER[name]
     rows = session.sql(text).collect()
     assert searches.requests
@@ -495,8 +480,7 @@ def test_left_rows_that_a_condition_drops_are_not_searched(
     kind: str,
     condition: str,
 ) -> None:
-    view(session, "left_side", floats(19, 12, 4))
-    view(session, "right_side", floats(20, 30, 4))
+    views(session, floats(19, 12, 4), floats(20, 30, 4))
     searched: list[int] = []
     start = nearest_by.run_join
 
@@ -515,8 +499,7 @@ def test_left_rows_that_a_condition_drops_are_not_searched(
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_conditions_around_a_join_reach_its_left_side(session: SparkSession, is_ours: bool) -> None:
     """A vector of another length is an error, unless its row is dropped: by a filter or a join."""
-    view(session, "left_side", [*floats(8, 5, 3), [1.0, 2.0]])
-    view(session, "right_side", floats(9, 5, 3))
+    views(session, [*floats(8, 5, 3), [1.0, 2.0]], floats(9, 5, 3))
     joined = f"({query('vector_l2_distance')})"
     keys = "(select r_id as l_id from right_side where r_id < 4)"
     session.conf.set(ENABLED, str(is_ours).lower())
@@ -541,8 +524,7 @@ def test_conditions_around_a_join_reach_its_left_side(session: SparkSession, is_
 
 
 def test_a_data_frame_joined_with_itself(session: SparkSession) -> None:
-    view(session, "left_side", floats(21, 8, 4))
-    view(session, "right_side", floats(22, 20, 4))
+    views(session, floats(21, 8, 4), floats(22, 20, 4))
 
     def joined() -> DataFrame:
         frame = session.sql(JOINED)
@@ -558,8 +540,7 @@ def test_a_data_frame_joined_with_itself(session: SparkSession) -> None:
 def test_results_are_cached_written_and_viewed(
     session: SparkSession, searches: Searches, tmp_path: Path
 ) -> None:
-    view(session, "left_side", floats(23, 8, 4))
-    view(session, "right_side", floats(24, 20, 4))
+    views(session, floats(23, 8, 4), floats(24, 20, 4))
     frame = session.sql(JOINED).cache()
     expected = sorted(map(str, frame.collect()))
     assert sorted(map(str, frame.collect())) == expected
@@ -580,8 +561,7 @@ def test_large_results_stay_in_scratch_until_nobody_can_read_them(
 ) -> None:
     session.conf.set(nearest_by.SCRATCH_SETTING, str(tmp_path))
     monkeypatch.setattr("lancestat.joins.knn_join.LOCAL_BYTES", 0)
-    view(session, "left_side", floats(25, 30, 4))
-    view(session, "right_side", floats(26, 60, 4))
+    views(session, floats(25, 30, 4), floats(26, 60, 4))
     frame = session.sql(query("vector_l2_distance", 3))
     first = sorted(map(str, frame.collect()))
     assert list(tmp_path.rglob("result.lance"))
@@ -589,15 +569,10 @@ def test_large_results_stay_in_scratch_until_nobody_can_read_them(
     nearest_by._kept.clear()
     assert not list(tmp_path.rglob("result.lance"))
 
-
-def test_the_garbage_collector_of_the_jvm_removes_results(
-    session: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    session.conf.set(nearest_by.SCRATCH_SETTING, str(tmp_path))
-    monkeypatch.setattr("lancestat.joins.knn_join.LOCAL_BYTES", 0)
-    view(session, "left_side", floats(25, 30, 4))
-    view(session, "right_side", floats(26, 60, 4))
-    session.sql(query("vector_l2_distance", 3)).collect()
+    session.sql(query("vector_l2_distance", 2)).collect()
+    assert list(tmp_path.rglob("result.lance"))
+    del frame
+    # The JVM's garbage collector finds that no plan refers to it.
     system: Any = session._jvm
     for _ in range(200):
         if not list(tmp_path.rglob("result.lance")):
@@ -619,8 +594,7 @@ def test_cancelling_the_group_of_a_query_ends_its_search(
         time.sleep(30)
         yield from rows
 
-    view(session, "left_side", floats(25, 30, 4))
-    view(session, "right_side", floats(26, 60, 4))
+    views(session, floats(25, 30, 4), floats(26, 60, 4))
     rows = session.table("right_side")
     slow_rows = session.createDataFrame(rows.rdd.mapPartitions(slow), rows.schema)
     slow_rows.createOrReplaceTempView("right_side")
@@ -661,8 +635,7 @@ COLUMNS = {
 
 
 def test_columns_of_many_types_come_back_as_they_were(session: SparkSession) -> None:
-    view(session, "left_side", floats(27, 12, 4))
-    view(session, "right_side", floats(28, 30, 4))
+    views(session, floats(27, 12, 4), floats(28, 30, 4))
     chosen = ", ".join(f"{text} AS `{name}`" for name, text in COLUMNS.items())
     session.sql(f"SELECT *, {chosen} FROM left_side").createOrReplaceTempView("typed")
     text = (
@@ -690,8 +663,7 @@ def test_columns_of_many_types_come_back_as_they_were(session: SparkSession) -> 
 def test_columns_that_scratch_does_not_keep_leave_the_join_to_spark(
     session: SparkSession, searches: Searches, column: str
 ) -> None:
-    view(session, "left_side", floats(29, 5, 4))
-    view(session, "right_side", floats(30, 8, 4))
+    views(session, floats(29, 5, 4), floats(30, 8, 4))
     typed = session.sql(f"SELECT l_id, l_v, {column} AS odd FROM left_side")
     typed.createOrReplaceTempView("typed")
     text = (
@@ -707,8 +679,7 @@ def test_columns_that_scratch_does_not_keep_leave_the_join_to_spark(
 def test_an_approximate_query_finds_most_neighbours(
     session: SparkSession, searches: Searches
 ) -> None:
-    view(session, "left_side", floats(31, 60, 8))
-    view(session, "right_side", floats(32, 4000, 8))
+    views(session, floats(31, 60, 8), floats(32, 4000, 8))
     frame = session.sql(query("vector_l2_distance", 5, mode="APPROX"))
     assert "5 by vector_l2_distance, approximate; ivf:" in plan_of(frame)
     found = {(row.l_id, row.r_id) for row in frame.collect()}
@@ -720,52 +691,40 @@ def test_an_approximate_query_finds_most_neighbours(
     assert len(found & true) >= 0.9 * len(true)
 
 
-def test_the_setting_turns_it_off(session: SparkSession, searches: Searches) -> None:
-    view(session, "left_side", floats(33, 5, 4))
-    view(session, "right_side", floats(34, 8, 4))
-    with sparks_own(session):
-        frame = session.sql(query("vector_l2_distance"))
-        assert frame.count() == 15
-        assert f"{ENABLED} is false" in str(lancestat.explain(frame))
-    assert not searches.requests
+def break_decide(monkeypatch: pytest.MonkeyPatch, session: SparkSession) -> None:
+    monkeypatch.setattr(nearest_by, "decide", None)
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "why"),
-    [
-        (ENABLED, "perhaps", f"{ENABLED} is false"),
-        (MIN_RIGHT_ROWS, "few", f"{MIN_RIGHT_ROWS} is 'few'; expected a number"),
-    ],
-)
-def test_settings_of_wrong_values_leave_joins_to_spark(
-    session: SparkSession, searches: Searches, setting: str, value: str, why: str
+def take_shared_scratch_away(monkeypatch: pytest.MonkeyPatch, session: SparkSession) -> None:
+    monkeypatch.setattr("lancestat.joins.scratch.folder.is_local", lambda master: False)
+
+
+LEFT_TO_SPARK: dict[str, Callable[[pytest.MonkeyPatch, SparkSession], None]] = {
+    f"{ENABLED} is false": lambda _, session: session.conf.set(ENABLED, "perhaps"),
+    f"{MIN_RIGHT_ROWS} is 'few'; expected a number": (
+        lambda _, session: session.conf.set(MIN_RIGHT_ROWS, "few")
+    ),
+    "needs scratch that all executors share": take_shared_scratch_away,
+    "a join by NEAREST BY failed: TypeError": break_decide,
+}
+
+
+@pytest.mark.parametrize("why", LEFT_TO_SPARK)
+def test_what_keeps_a_join_from_running_leaves_it_to_spark(
+    session: SparkSession, searches: Searches, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    view(session, "left_side", floats(33, 5, 4))
-    view(session, "right_side", floats(34, 8, 4))
-    session.conf.set(setting, value)
+    LEFT_TO_SPARK[why](monkeypatch, session)
+    views(session, floats(33, 5, 4), floats(34, 8, 4))
     frame = session.sql(query("vector_l2_distance"))
     assert frame.count() == 15
     assert why in str(lancestat.explain(frame))
     assert not searches.requests
 
 
-def test_scratch_that_workers_do_not_share_leaves_joins_to_spark(
-    session: SparkSession, searches: Searches, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lancestat.joins.scratch.folder.is_local", lambda master: False)
-    view(session, "left_side", floats(33, 5, 4))
-    view(session, "right_side", floats(34, 8, 4))
-    frame = session.sql(query("vector_l2_distance"))
-    assert frame.count() == 15
-    assert "needs scratch that all executors share" in str(lancestat.explain(frame))
-    assert not searches.requests
-
-
 def test_sessions_made_of_one_with_the_rule_have_it(session: SparkSession) -> None:
     other = session.newSession()
     other.conf.set(MIN_RIGHT_ROWS, "0")
-    view(other, "left_side", floats(35, 5, 4))
-    view(other, "right_side", floats(36, 8, 4))
+    views(other, floats(35, 5, 4), floats(36, 8, 4))
     other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     assert compared(other, query("vector_l2_distance"))
 
@@ -775,29 +734,16 @@ def test_scratch_that_cannot_be_used_is_an_error_with_its_code(
 ) -> None:
     (tmp_path / "file").write_text("")
     session.conf.set(nearest_by.SCRATCH_SETTING, str(tmp_path / "file" / "below"))
-    view(session, "left_side", floats(37, 5, 4))
-    view(session, "right_side", floats(38, 8, 4))
+    views(session, floats(37, 5, 4), floats(38, 8, 4))
     with pytest.raises(Exception, match="LS583  the scratch folder"):
         session.sql(query("vector_l2_distance")).collect()
 
 
 def test_errors_of_a_side_are_those_of_its_rows(session: SparkSession) -> None:
-    view(session, "left_side", floats(37, 5, 1))
-    view(session, "right_side", floats(38, 8, 1))
+    views(session, floats(37, 5, 1), floats(38, 8, 1))
     text = query("vector_l2_distance", left="array(float(1 / (l_id - 3)))")
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         session.sql(text).collect()
-
-
-def test_a_failing_process_leaves_a_planned_join_to_spark(
-    session: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view(session, "left_side", floats(37, 5, 4))
-    view(session, "right_side", floats(38, 8, 4))
-    monkeypatch.setattr(nearest_by, "decide", None)
-    frame = session.sql(query("vector_l2_distance"))
-    assert frame.count() == 15
-    assert "a join by NEAREST BY failed: TypeError" in str(lancestat.explain(frame))
 
 
 def test_a_project_has_it_in_its_sessions(

@@ -18,17 +18,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from lancestat.errors import LancestatError
 from lancestat.joins.action import (
     BuildIndex,
     CommitResult,
-    ExtendIndex,
     JoinAction,
     PrepareSides,
     Probe,
-    ReuseIndex,
 )
 from lancestat.joins.output import result as output
-from lancestat.joins.planner import JoinFacts
 from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.search.cost_model import JoinSize, Strategy
@@ -43,10 +41,9 @@ from lancestat.joins.search.work import (
     output_names,
 )
 from lancestat.joins.spark.engine import SparkJoin
-from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.lake.open import open_pinned
 from lancestat.nodes import NODE_TYPES
-from lancestat.runs.actions import Action, OnStage, Plan, StageProgress
+from lancestat.runs.actions import Action, Blocked, OnStage, Plan, Skip, StageProgress
 from lancestat.runs.execute import Scheduler
 from lancestat.runs.node import NodeRunner
 from lancestat.runs.observe import Observer
@@ -116,6 +113,30 @@ class JoinWorld:
     def action(self, *, full_refresh: bool = False) -> Action:
         [action] = self.plan(full_refresh=full_refresh).actions
         return action
+
+    def planned(self) -> JoinAction:
+        action = self.action()
+        assert isinstance(action, JoinAction), action
+        return action
+
+    def refused(self) -> LancestatError:
+        action = self.action()
+        assert isinstance(action, Blocked), action
+        return action.error
+
+    def append(self, side: str, start: int, count: int) -> None:
+        rows = vectors(start, count, name={"l": "v", "r": "w"}[side])
+        lance.write_dataset(rows, self.uri(side), mode="append")
+
+    def converge(self) -> None:
+        """Run once, which leaves nothing to do, and makes the result of a join in full."""
+        assert self.run().status == "success"
+        assert isinstance(self.action(), Skip)
+        assert self.rows() == self.expected()
+
+    def settle(self) -> None:
+        self.converge()
+        self.works.clear()
 
     def run(self, *names: str, full_refresh: bool = False) -> RunResult:
         return self.execute(self.plan(*names, full_refresh=full_refresh))
@@ -206,40 +227,33 @@ class _Session:
     work: JoinWork
     on_stage: OnStage
 
-    def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
+    cores: int = 2
+    in_place: tuple[str, ...] = ()
+    outcome: JoinOutcome | None = None
+
+    def prepare_sides(self, stage: PrepareSides) -> _Session:
         return self
 
     @property
-    def facts(self) -> JoinFacts:
+    def size(self) -> JoinSize:
         joining = _Joining(self.work)
-        size = JoinSize(joining.left.num_rows, joining.right.num_rows, 2)
-        return JoinFacts(size, cores=2)
+        return JoinSize(joining.left.num_rows, joining.right.num_rows, 2)
 
-    def build_index(self, stage: BuildIndex) -> PreparedJoin:
-        return self
+    def build_index(self, stage: BuildIndex) -> bool:
+        return True
 
-    def reuse_index(self, stage: ReuseIndex) -> PreparedJoin:
-        return self
+    def measure_index(self) -> bool:
+        return True
 
-    def extend_index(self, stage: ExtendIndex) -> PreparedJoin:
-        return self
+    def use_index(self) -> None: ...
 
-    def group_rows(self) -> PreparedJoin:
-        return self
+    def group_rows(self) -> None: ...
 
-    def measure_index(self) -> PreparedJoin:
-        return self
+    def probe(self, stage: Probe, commit: CommitResult) -> None:
+        self.outcome = self.engine(self.work, self.on_stage)
 
-    def probe(self, stage: Probe) -> PreparedJoin:
-        return self
-
-    def merge_neighbours(self) -> PreparedJoin:
-        assert self.work.scope is Scope.NEW_RIGHT
-        return self
-
-    def commit(self, stage: CommitResult) -> JoinOutcome:
+    def commit(self, stage: CommitResult) -> None:
         assert stage.appends == (self.work.scope is Scope.NEW_LEFT)
-        return self.engine(self.work, self.on_stage)
 
 
 class _Joining:

@@ -1,67 +1,34 @@
-"""Each kind of change to the sides of a join: its plan, the joined rows, and the result."""
+"""Each kind of change to a join: its plan, the joined rows, the result, and its record."""
 
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from datetime import datetime, timezone
 
 import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import StateUnreachable
-from lancestat.joins.action import JoinAction
-from lancestat.joins.record import Accuracy, JoinCounts, join_records
+from lancestat import Project
+from lancestat.errors import StateUnreachable, UsageError
+from lancestat.joins.record import Accuracy, join_records
 from lancestat.joins.search.work import JoinWork
+from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Blocked, Reason, Skip
+from lancestat.runs.execute import collect_garbage
+from lancestat.spec.model import KnnSide
+from lancestat.state.store import open_state
 from lancestat.state.values import RunRecord
 from tests.joins.joined import JoinWorld, vectors
 from tests.runs.world import PLACE
 from tests.state.memory import MemoryState
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> JoinWorld:
-    lance.write_dataset(vectors(0, 20, name="v"), str(tmp_path / "l.lance"), max_rows_per_file=7)
-    lance.write_dataset(vectors(0, 30, name="w"), str(tmp_path / "r.lance"), max_rows_per_file=9)
-    return JoinWorld(tmp_path)
-
-
-def check_converged(world: JoinWorld) -> None:
-    """A run leaves nothing to do, and its result is that of a join in full."""
-    assert world.run().status == "success"
-    assert isinstance(world.action(), Skip)
-    assert world.rows() == world.expected()
-
-
-def settle(world: JoinWorld) -> None:
-    check_converged(world)
-    world.works.clear()
-
-
-def append(world: JoinWorld, side: str, start: int, count: int) -> None:
-    name = {"l": "v", "r": "w"}[side]
-    lance.write_dataset(vectors(start, count, name=name), world.uri(side), mode="append")
-
-
-def planned(world: JoinWorld) -> JoinAction:
-    action = world.action()
-    assert isinstance(action, JoinAction), action
-    return action
-
-
-def test_the_first_run_joins_in_full(world: JoinWorld) -> None:
-    action = planned(world)
-    assert (action.verb, action.reasons) == ("analyze", (Reason.NEW,))
-    assert action.figures.counts == JoinCounts(20, 30, None, None)
-    check_converged(world)
-    assert world.scopes == ["full"]
+NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 
 def test_an_unchanged_join_is_skipped_with_its_recorded_figures(world: JoinWorld) -> None:
-    settle(world)
+    world.settle()
     action = world.action()
-    assert isinstance(action, Skip)
     assert (action.kind, action.reasons) == ("knn_join", (Reason.UNCHANGED,))
     [result] = world.run().nodes
     assert result.to_json()["unmatched_left_rows"] == 5
@@ -69,52 +36,33 @@ def test_an_unchanged_join_is_skipped_with_its_recorded_figures(world: JoinWorld
     assert not world.works
 
 
-def new_fragments(world: JoinWorld) -> frozenset[int]:
+@pytest.mark.parametrize(
+    ("sides", "scope", "notes", "fragments"),
+    [
+        ("ll", "new_left", ["only 7 new left rows are joined, and put behind the result"], {3, 4}),
+        ("r", "new_right", ["only 4 new right rows are searched, and merged with the result"], {4}),
+        ("lr", "full", ["the left side has new rows", "the right side has new rows"], None),
+    ],
+)
+def test_only_new_rows_of_one_side_are_joined(
+    world: JoinWorld, sides: str, scope: str, notes: list[str], fragments: set[int] | None
+) -> None:
+    world.settle()
+    for number, side in enumerate(sides):
+        world.append(side, 100 + 4 * number, 4 - number)
+    action = world.planned()
+    reasons = {Reason.ROWS_APPENDED} | ({Reason.INPUT_CHANGED} if scope == "full" else set())
+    assert (action.verb, set(action.reasons), list(action.notes)) == ("refresh", reasons, notes)
+    world.converge()
+    assert world.scopes == [scope]
     increment = world.works[0].increment
-    assert increment is not None
-    return increment.new_fragments
-
-
-def test_only_new_left_rows_are_joined(world: JoinWorld) -> None:
-    settle(world)
-    append(world, "l", 100, 4)
-    append(world, "l", 104, 3)
-    action = planned(world)
-    assert (action.verb, action.reasons) == ("refresh", (Reason.ROWS_APPENDED,))
-    assert action.notes == ("only 7 new left rows are joined, and put behind the result",)
-    assert action.new_rows == 7
-    check_converged(world)
-    assert world.scopes == ["new_left"]
-    assert new_fragments(world) == {3, 4}
-
-
-def test_only_new_right_rows_are_searched(world: JoinWorld) -> None:
-    settle(world)
-    append(world, "r", 100, 1)
-    action = planned(world)
-    assert action.reasons == (Reason.ROWS_APPENDED,)
-    assert action.notes == ("only 1 new right row is searched, and merged with the result",)
-    assert action.decision.strategy == "exact"
-    check_converged(world)
-    assert world.scopes == ["new_right"]
-    assert new_fragments(world) == {4}
-
-
-def test_new_rows_on_both_sides_join_in_full(world: JoinWorld) -> None:
-    settle(world)
-    append(world, "l", 100, 4)
-    append(world, "r", 100, 4)
-    action = planned(world)
-    assert action.reasons == (Reason.ROWS_APPENDED, Reason.INPUT_CHANGED)
-    assert action.notes == ("the left side has new rows", "the right side has new rows")
-    check_converged(world)
-    assert world.scopes == ["full"]
+    assert (None if increment is None else set(increment.new_fragments)) == fragments
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
 @pytest.mark.parametrize("change", ["delete", "update", "compact", "overwrite", "recreate"])
 def test_any_other_change_joins_in_full(world: JoinWorld, side: str, change: str) -> None:
-    settle(world)
+    world.settle()
     dataset = lance.dataset(world.uri(side))
     match change:
         case "delete":
@@ -129,11 +77,11 @@ def test_any_other_change_joins_in_full(world: JoinWorld, side: str, change: str
             rows = dataset.to_table()
             lance.LanceDataset.drop(world.uri(side), {})
             lance.write_dataset(rows, world.uri(side), max_rows_per_file=7)
-    action = planned(world)
+    action = world.planned()
     name = {"l": "left", "r": "right"}[side]
     assert action.reasons == (Reason.INPUT_CHANGED,)
     assert action.notes == (f"the {name} side has changed",)
-    check_converged(world)
+    world.converge()
     assert world.scopes == ["full"]
 
 
@@ -142,7 +90,7 @@ def test_any_other_change_joins_in_full(world: JoinWorld, side: str, change: str
 def test_commits_that_keep_rows_and_columns_are_skipped(
     world: JoinWorld, side: str, change: str
 ) -> None:
-    settle(world)
+    world.settle()
     dataset = lance.dataset(world.uri(side))
     match change:
         case "index":
@@ -160,16 +108,16 @@ def test_commits_that_keep_rows_and_columns_are_skipped(
 
 
 def test_columns_that_swap_names_are_a_change(world: JoinWorld) -> None:
-    world.declare(right=world.join.right.__class__("w", ("a",), table="r", refs=("r",)))
+    world.declare(right=KnnSide("w", ("a",), table="r", refs=("r",)))
     rows = vectors(0, 9, name="w")
     rows = rows.append_column("a", pa.array(range(9))).append_column("b", pa.array(range(9, 18)))
     lance.write_dataset(rows, world.uri("r"), mode="overwrite")
-    settle(world)
+    world.settle()
     dataset = lance.dataset(world.uri("r"))
     for old, new in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
         dataset.alter_columns({"path": old, "name": new})
-    assert planned(world).reasons == (Reason.INPUT_CHANGED,)
-    check_converged(world)
+    assert world.planned().reasons == (Reason.INPUT_CHANGED,)
+    world.converge()
 
 
 def test_a_variable_size_list_is_watched_too(world: JoinWorld) -> None:
@@ -177,93 +125,85 @@ def test_a_variable_size_list_is_watched_too(world: JoinWorld) -> None:
     lists = rows.column("w").combine_chunks().cast(pa.list_(pa.float32()))
     rows = rows.set_column(2, "w", lists)
     lance.write_dataset(rows, world.uri("r"), mode="overwrite")
-    settle(world)
+    world.settle()
     dataset = lance.dataset(world.uri("r"))
     dataset.merge_insert("id").when_matched_update_all().execute(
         rows.slice(0, 2).set_column(2, "w", pa.array([[9.0, 9.0]] * 2, pa.list_(pa.float32())))
     )
-    assert planned(world).reasons == (Reason.INPUT_CHANGED,)
-    check_converged(world)
+    assert world.planned().reasons == (Reason.INPUT_CHANGED,)
+    world.converge()
 
 
-def test_a_changed_definition_joins_in_full(world: JoinWorld) -> None:
-    settle(world)
-    world.declare(k=3)
-    action = planned(world)
-    assert (action.verb, action.reasons) == ("refresh", (Reason.SPEC_CHANGED,))
-    check_converged(world)
+@pytest.mark.parametrize(
+    ("change", "verb", "reason"),
+    [
+        ("definition", "refresh", Reason.SPEC_CHANGED),
+        ("lost result", "analyze", Reason.OUTPUT_MISSING),
+        ("compacted result", "refresh", Reason.OUTPUT_MISSING),
+        ("lost state", "analyze", Reason.NEW),
+    ],
+)
+def test_what_is_not_the_last_result_is_joined_in_full(
+    world: JoinWorld, change: str, verb: str, reason: Reason
+) -> None:
+    world.converge()
+    world.append("l", 100, 4)
+    world.settle()
+    match change:
+        case "definition":
+            world.declare(k=3)
+        case "lost result":
+            lance.LanceDataset.drop(world.join.output_uri, {})
+        case "compacted result":
+            lance.dataset(world.join.output_uri).optimize.compact_files()
+        case _:
+            world.state = MemoryState()
+    action = world.planned()
+    assert (action.verb, action.reasons) == (verb, (reason,))
+    world.converge()
     assert world.scopes == ["full"]
 
 
 def test_a_changed_description_does_not_change_the_definition(world: JoinWorld) -> None:
-    settle(world)
+    world.settle()
     world.declare(description="Near ones.", tags=("x",), owner="me")
     assert isinstance(world.action(), Skip)
 
 
 def test_a_full_refresh_joins_in_full(world: JoinWorld) -> None:
-    settle(world)
+    world.settle()
     action = world.action(full_refresh=True)
-    assert isinstance(action, JoinAction)
     assert (action.verb, action.reasons) == ("refresh", (Reason.FULL_REFRESH,))
     assert world.run(full_refresh=True).status == "success"
     assert world.scopes == ["full"]
 
 
-def test_a_lost_result_is_joined_again(world: JoinWorld) -> None:
-    settle(world)
-    lance.LanceDataset.drop(world.join.output_uri, {})
-    action = planned(world)
-    assert (action.verb, action.reasons) == ("analyze", (Reason.OUTPUT_MISSING,))
-    check_converged(world)
-
-
 def test_a_result_that_was_edited_is_not_replaced(world: JoinWorld) -> None:
-    settle(world)
+    world.settle()
     lance.dataset(world.join.output_uri).delete("id = 0")
-    append(world, "l", 100, 4)
-    action = world.action()
-    assert isinstance(action, Blocked)
-    assert (action.error.code, action.error.location) == ("LS570", PLACE)
-    assert action.error.hint == "give the join another output, or remove what is there"
+    world.append("l", 100, 4)
+    error = world.refused()
+    assert (error.code, error.location) == ("LS570", PLACE)
+    assert error.hint == "give the join another output, or remove what is there"
     lance.LanceDataset.drop(world.join.output_uri, {})
-    check_converged(world)
+    world.converge()
     assert world.scopes == ["full"]
 
 
-def test_a_compacted_result_is_joined_again(world: JoinWorld) -> None:
-    settle(world)
-    append(world, "l", 100, 4)
-    check_converged(world)
-    lance.dataset(world.join.output_uri).optimize.compact_files()
-    action = planned(world)
-    assert (action.verb, action.reasons) == ("refresh", (Reason.OUTPUT_MISSING,))
-    check_converged(world)
-    assert world.scopes == ["new_left", "full"]
-
-
 def test_publishing_statistics_of_a_result_keeps_it_valid(world: JoinWorld) -> None:
-    settle(world)
+    world.settle()
     lance.dataset(world.join.output_uri).update_config({"lance.stats.version": "1"})
     assert isinstance(world.action(), Skip)
-    append(world, "l", 100, 4)
-    check_converged(world)
+    world.append("l", 100, 4)
+    world.converge()
     assert world.scopes == ["new_left"]
 
 
-def test_a_lost_state_only_costs_time(world: JoinWorld) -> None:
-    settle(world)
-    world.state = MemoryState()
-    assert planned(world).reasons == (Reason.NEW,)
-    check_converged(world)
-
-
 def test_a_result_that_moves_while_it_runs_is_joined_in_full(world: JoinWorld) -> None:
-    settle(world)
-    append(world, "l", 90, 4)
-    check_converged(world)
-    world.works.clear()
-    append(world, "l", 100, 4)
+    world.converge()
+    world.append("l", 90, 4)
+    world.settle()
+    world.append("l", 100, 4)
 
     def spoil(work: object) -> None:
         lance.dataset(world.join.output_uri).optimize.compact_files()
@@ -280,10 +220,10 @@ def test_a_result_that_moves_while_it_runs_is_joined_in_full(world: JoinWorld) -
 def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld) -> None:
     world.declare(mode="approx", recall=0.9)
     world.measured = (0.93, 7)
-    settle(world)
+    world.settle()
     # As where every pair of new rows is compared.
     world.measured = (1.0, None)
-    append(world, "r", 100, 4)
+    world.append("r", 100, 4)
     [result] = world.run().nodes
     assert result.figures is not None
     assert (result.figures.scope, result.figures.accuracy) == ("new_right", Accuracy(0.93, 7))
@@ -292,7 +232,7 @@ def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld)
     for measured in ((0.95, 8), (1.0, None)):
         before = join_records(world.state)["near"]
         world.measured = measured
-        append(world, "l", 100 + 4 * (measured[1] is None), 4)
+        world.append("l", 100 + 4 * (measured[1] is None), 4)
         world.run()
         after = join_records(world.state)["near"]
         # Of the rows that were there, and of the four new ones.
@@ -304,8 +244,8 @@ def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld)
 
 def test_of_two_runs_with_one_plan_the_second_joins_in_full(world: JoinWorld) -> None:
     """Rows that the first one appended are not appended again."""
-    settle(world)
-    append(world, "l", 100, 4)
+    world.settle()
+    world.append("l", 100, 4)
     plan = world.plan()
     for _ in range(2):
         assert world.execute(plan).status == "success"
@@ -326,39 +266,37 @@ def test_a_result_that_was_not_recorded_is_joined_again(world: JoinWorld) -> Non
     """A run may be killed right after its commit."""
     world.state = Forgetful()
     assert world.run().status == "success"
-    assert planned(world).reasons == (Reason.NEW,)
-    check_converged(world)
-    append(world, "l", 100, 4)
+    assert world.planned().reasons == (Reason.NEW,)
+    world.converge()
+    world.append("l", 100, 4)
     del world.state.add_run
     assert world.run().status == "success"
-    action = planned(world)
-    assert Reason.OUTPUT_MISSING in action.reasons
-    check_converged(world)
-    assert world.rows() == world.expected()
+    assert Reason.OUTPUT_MISSING in world.planned().reasons
+    world.converge()
 
 
 def test_a_side_that_moves_while_it_runs_is_joined_again(world: JoinWorld) -> None:
-    world.before = lambda work: append(world, "r", 500, 3)
+    world.before = lambda work: world.append("r", 500, 3)
     world.run()
     world.before = None
-    assert planned(world).reasons == (Reason.ROWS_APPENDED,)
-    check_converged(world)
+    assert world.planned().reasons == (Reason.ROWS_APPENDED,)
+    world.converge()
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
 def test_rows_added_to_an_empty_side_are_joined_in_full(world: JoinWorld, side: str) -> None:
     world.declare(join="left_outer")
     lance.dataset(world.uri(side)).truncate_table()
-    settle(world)
-    append(world, side, 50, 5)
-    check_converged(world)
+    world.settle()
+    world.append(side, 50, 5)
+    world.converge()
     assert world.scopes == ["full"]
 
 
 def test_a_failed_join_keeps_the_last_result(world: JoinWorld) -> None:
-    settle(world)
+    world.settle()
     rows = world.rows()
-    append(world, "r", 100, 4)
+    world.append("r", 100, 4)
 
     def fail(work: object) -> None:
         raise ValueError("no")
@@ -372,8 +310,8 @@ def test_a_failed_join_keeps_the_last_result(world: JoinWorld) -> None:
     )
     assert world.rows() == rows
     world.before = None
-    assert planned(world).reasons == (Reason.ROWS_APPENDED,)
-    check_converged(world)
+    assert world.planned().reasons == (Reason.ROWS_APPENDED,)
+    world.converge()
 
 
 @pytest.mark.parametrize("name", ["l", "r"])
@@ -400,3 +338,58 @@ def test_a_side_recreated_before_it_is_read_is_planned_again(world: JoinWorld, s
     assert world.run().status == "success"
     assert world.rows() == world.expected()
     assert isinstance(world.action(), Skip)
+
+
+@pytest.fixture
+def stored(world: JoinWorld) -> JoinWorld:
+    """The join, with a state on disk."""
+    world.state = open_state(str(world.folder / "state"))
+    return world
+
+
+def test_another_process_reads_the_record_of_a_join(stored: JoinWorld) -> None:
+    stored.run("l", "near")
+    stored.state = open_state(str(stored.folder / "state"))
+    assert isinstance(stored.action(), Skip)
+    stored.append("l", 50, 5)
+    stored.run("l", "near")
+    assert stored.scopes == ["full", "new_left"]
+    record = join_records(stored.state)["near"]
+    counts = record.counts
+    assert (counts.left_rows, counts.right_rows, counts.unmatched_left_rows) == (25, 30, 6)
+    assert (record.left.fragments, record.left.last_fragment) == (4, 3)
+
+
+def test_garbage_collection_keeps_records_of_declared_joins(stored: JoinWorld) -> None:
+    stored.run("l", "near")
+    for name, kept in (("near", {"near"}), ("other", set())):
+        stored.declare(name=name)
+        collect_garbage(stored.spec, stored.state, NODE_TYPES, now=NOW, dry_run=False)
+        assert set(join_records(stored.state)) == kept
+
+
+def test_the_state_holds_no_uri_and_no_run_without_work(stored: JoinWorld) -> None:
+    """Locations may hold secrets."""
+    stored.run()
+    stored.run()
+    assert len(stored.state.runs(10)) == 1
+    rows = lance.dataset(str(stored.folder / "state" / "v2" / "runs-1.lance")).to_table()
+    [text] = rows.column("record_json").to_pylist()
+    assert stored.join.output_uri not in text
+    assert str(stored.folder) not in text
+
+
+def test_a_project_asks_the_state_about_joins_without_spark(stored: JoinWorld) -> None:
+    def selected(word: str) -> set[str]:
+        return {node.name for node in Project(stored.spec).nodes(f"kind:knn_join,state:{word}")}
+
+    assert (selected("new"), selected("modified")) == ({"near"}, set())
+    stored.run()
+    assert (selected("new"), selected("modified")) == (set(), set())
+    [action] = Project(stored.spec).plan("near").actions
+    assert isinstance(action, Skip)
+    stored.declare(k=7)
+    assert (selected("new"), selected("modified")) == (set(), {"near"})
+    with pytest.raises(UsageError, match="'near' is a KNN join") as caught:
+        Project(stored.spec).show("near")
+    assert caught.value.code == "LS404"

@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from lancestat.errors import StaleBase
+from lancestat.errors import ListsLost, StaleBase
 from lancestat.joins.action import (
     BuildIndex,
     CommitResult,
-    ExtendIndex,
     JoinAction,
     PrepareSides,
     Probe,
-    ReuseIndex,
 )
-from lancestat.joins.planner import JoinFacts, plan_join
+from lancestat.joins.planner import plan_join
 from lancestat.joins.record import JoinCounts
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.search.cost_model import JoinSize, KeptIndex, Strategy
@@ -36,7 +34,6 @@ from lancestat.joins.search.work import (
     SideSource,
 )
 from lancestat.joins.spark.engine import SparkJoin
-from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.lake.snapshot import Pin
 from lancestat.runs.actions import OnStage, StageProgress
 
@@ -59,6 +56,8 @@ class Session:
     has_last_result: bool = True
     has_layout: bool = True
     in_place: tuple[str, ...] = ()
+    cores: int = 2
+    outcome: JoinOutcome = field(default_factory=lambda: JoinOutcome("any", COUNTS, OUTPUT, 100))
 
     @contextmanager
     def open(self, work: JoinWork, on_stage: OnStage) -> Iterator[SparkJoin]:
@@ -66,44 +65,34 @@ class Session:
         yield self
         self.done.append("closed")
 
-    def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
+    def prepare_sides(self, stage: PrepareSides) -> Session:
         self.done.append("prepare")
         return self
 
     @property
-    def facts(self) -> JoinFacts:
-        kept = None if self.works[-1].is_fresh else self.sizes.kept
-        return JoinFacts(replace(self.sizes, kept=kept), 2, self.in_place)
+    def size(self) -> JoinSize:
+        return replace(self.sizes, kept=None if self.works[-1].is_fresh else self.sizes.kept)
 
-    def build_index(self, stage: BuildIndex) -> PreparedJoin | None:
+    def build_index(self, stage: BuildIndex) -> bool:
         self.done.append("build index")
-        return self if self.finds_rows else None
+        return self.finds_rows
 
-    def reuse_index(self, stage: ReuseIndex) -> PreparedJoin | None:
-        self.done.append("reuse index")
-        return self if self.has_layout else None
+    def use_index(self) -> None:
+        self.done.append("use index")
+        if not self.has_layout:
+            raise ListsLost("the kept index has gone")
 
-    def extend_index(self, stage: ExtendIndex) -> PreparedJoin | None:
-        self.done.append("extend index")
-        return self if self.has_layout else None
-
-    def measure_index(self) -> PreparedJoin | None:
+    def measure_index(self) -> bool:
         self.done.append("measure")
-        return self if self.reaches_recall else None
+        return self.reaches_recall
 
-    def probe(self, stage: Probe) -> PreparedJoin:
+    def probe(self, stage: Probe, commit: CommitResult) -> None:
         self.done.append(f"probe {stage.strategy.value}")
-        return self
-
-    def merge_neighbours(self) -> PreparedJoin:
-        if not self.has_last_result:
+        if stage.scope is Scope.NEW_RIGHT and not self.has_last_result:
             raise StaleBase("the result has gone")
-        self.done.append("merge")
-        return self
 
-    def commit(self, stage: CommitResult) -> JoinOutcome:
+    def commit(self, stage: CommitResult) -> None:
         self.done.append("append" if stage.appends else "replace")
-        return JoinOutcome("any", COUNTS, OUTPUT, 100)
 
 
 def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -> JoinAction:
@@ -127,7 +116,7 @@ def run(planned: JoinAction, session: Session) -> tuple[JoinAction, list[StagePr
         (EXACT, FEW, Scope.FULL, ["prepare", "probe spark", "replace"]),
         (EXACT, MANY, Scope.FULL, ["prepare", "probe exact", "replace"]),
         (EXACT, FEW, Scope.NEW_LEFT, ["prepare", "probe exact", "append"]),
-        (EXACT, FEW, Scope.NEW_RIGHT, ["prepare", "probe exact", "merge", "replace"]),
+        (EXACT, FEW, Scope.NEW_RIGHT, ["prepare", "probe exact", "replace"]),
         (APPROXIMATE, MANY, Scope.FULL, ["prepare", "build index", "probe ivf", "replace"]),
         (
             APPROXIMATE,
@@ -148,7 +137,7 @@ def test_a_join_goes_through_the_stages_of_its_plan(
     session = Session(sizes)
     done, progress = run(planned, session)
     assert session.done == [*stages, "closed"]
-    assert [*(reached.stage for reached in progress), done.stages.commit] == [*done.stages]
+    assert tuple(reached.stage for reached in progress) == done.stages
     if scope is Scope.FULL:
         assert done == planned
     assert not caplog.records
@@ -168,8 +157,8 @@ def test_facts_that_contradict_a_decision_replan_the_join(
     assert record.levelno == logging.WARNING
     lists = f"ivf in {done.decision.lists:,} lists"
     assert record.getMessage() == f"'near' is planned again: {lists}, {done.decision.why}"
-    assert [*(reached.stage for reached in progress), done.stages.commit] == [*done.stages]
-    assert progress[-1].stage == Probe(Strategy.IVF, Scope.FULL, done.decision.pairs)
+    assert tuple(reached.stage for reached in progress) == done.stages
+    assert progress[-2].stage == Probe(Strategy.IVF, Scope.FULL, done.decision.pairs)
 
 
 def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptureFixture) -> None:
@@ -219,7 +208,7 @@ def test_a_kept_layout_is_reused_or_extended(new_rows: int, stage: str) -> None:
     planned, session = action(APPROXIMATE, sizes), Session(sizes)
     done, _ = run(planned, session)
     assert done == planned
-    assert session.done == ["prepare", stage, "probe ivf", "replace", "closed"]
+    assert session.done == ["prepare", "use index", "probe ivf", "replace", "closed"]
 
 
 def test_a_layout_that_is_found_or_has_gone_since_the_plan_is_said(
@@ -244,7 +233,7 @@ def test_a_join_whose_kept_layout_cannot_be_read_is_planned_without_it(
     done, _ = run(planned, session)
     assert [work.is_fresh for work in session.works] == [False, True]
     assert session.done == [
-        "prepare", "reuse index", "prepare", "build index", "probe ivf", "replace", "closed",
+        "prepare", "use index", "prepare", "build index", "probe ivf", "replace", "closed",
     ]  # fmt: skip
     assert done.decision.kept is None
     assert "without the kept index: the kept index has gone" in caplog.text
@@ -265,7 +254,7 @@ def test_a_join_whose_last_result_is_gone_is_planned_in_full(
 
 def test_a_full_join_whose_result_was_replaced_fails() -> None:
     class Failing(Session):
-        def commit(self, stage: CommitResult) -> JoinOutcome:
+        def commit(self, stage: CommitResult) -> None:
             raise StaleBase("the result has been replaced")
 
     with pytest.raises(StaleBase):
@@ -279,11 +268,11 @@ def test_a_parquet_side_is_planned_and_reported_as_read_in_place(
     parquet = SideSource("w", ("id",), format="parquet", uri="right.parquet")
     work = replace(planned.work, right=parquet)
     planned = plan_join(work, MANY, cores=2)
-    assert planned.stages.prepare == PrepareSides(("right",), unless_light=("right",))
+    assert planned.stages[0] == PrepareSides(("right",), unless_light=("right",))
     session = Session(MANY, in_place=("right",))
     with caplog.at_level(logging.INFO, "lancestat.run"):
         done, _ = run(planned, session)
-    assert done.stages.prepare == PrepareSides(())
+    assert done.stages[0] == PrepareSides(())
     assert session.done == ["prepare", "probe exact", "replace", "closed"]
     assert [record.getMessage() for record in caplog.records] == [
         "'near': the right side is read in place"

@@ -30,7 +30,7 @@ _ADDED = 2
 
 @dataclass(frozen=True, slots=True)
 class PreparedQueries:
-    """Queries in a frame: `values` (n, dim + 2), `lengths`, and the nearness of distance zero.
+    """Queries in a scaling: `values` (n, dim + 2), `lengths`, and the nearness of distance zero.
 
     The last column of `values` is added to the nearness of every row.
     """
@@ -45,9 +45,9 @@ class PreparedQueries:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRows:
-    """Rows in a frame: `values` (m, dim + 2), none longer than `longest`.
+    """Rows in a scaling: `values` (m, dim + 2), none longer than `longest`.
 
-    `outliers` are far longer than most, or too long for the frame; None where there are none.
+    `outliers` are far longer than most, or too long for the scaling; None where there are none.
     """
 
     values: Floats
@@ -56,7 +56,7 @@ class PreparedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Scaling:
     """The coordinates in which products are taken.
 
     The *nearness* of a query and a row is the product of their prepared values, the larger the
@@ -72,8 +72,8 @@ class Frame:
     scale: float
 
     @classmethod
-    def around(cls, queries: Floats, rows: Floats, metric: Metric) -> Frame:
-        """Choose a frame that suits these queries and rows like these."""
+    def around(cls, queries: Floats, rows: Floats, metric: Metric) -> Scaling:
+        """Choose a scaling that suits these queries and rows like these."""
         sample = rows[:: max(1, len(rows) // _SAMPLE)].astype(np.float64)
         if metric.normalizes:
             sample = _unit(sample)
@@ -88,7 +88,7 @@ class Frame:
         return cls(metric, centre.astype(np.float32) if is_far else None, scale)
 
     def prepare_queries(self, queries: Floats) -> PreparedQueries:
-        """Convert queries to this frame, with nothing added to their nearness."""
+        """Convert queries to this scaling, with nothing added to their nearness."""
         translates = self.metric.translates
         values, squares = self._prepared(queries, moved=translates)
         values[:, -2], values[:, -1] = 1.0, 0.0
@@ -197,7 +197,7 @@ def _lengths(vectors: Floats) -> Reals:
 
 
 def outlier_queries(queries: Floats) -> Mask:
-    """Return a mask of the queries that are too long for a frame that suits the others."""
+    """Return a mask of the queries that are too long for a scaling that suits the others."""
     lengths = _lengths(queries)
     limit = _LONG * float(np.median(lengths[lengths > 0])) if lengths.any() else np.inf
     return lengths > limit
@@ -251,7 +251,7 @@ class Block:
     rows: Floats
     positions: Ints
     prepared: PreparedRows
-    frame: Frame
+    scaling: Scaling
 
     def within(
         self, tile: slice, queries: PreparedQueries, bounds: Bounds, k: int
@@ -261,8 +261,8 @@ class Block:
         None where these are far more than k for each query. Bounds are finite. What is added to the
         nearness of the queries is lost.
         """
-        error = self.frame.error(queries, self.prepared)
-        added, error = self.frame.thresholds(bounds.distances, queries, self.prepared, error)
+        error = self.scaling.error(queries, self.prepared)
+        added, error = self.scaling.thresholds(bounds.distances, queries, self.prepared, error)
         queries.values[:, -1] = added
         found = self._not_too_far(tile, queries, bounds.after, k)
         if found is None:
@@ -288,9 +288,9 @@ class Block:
                 after = bounds.after[visit.queries, None]
                 products[:, : len(rows)][self.positions[visit.rows] < after] = -np.inf
         greatest = held.greatest()
-        error = self.frame.error(queries, self.prepared)
+        error = self.scaling.error(queries, self.prepared)
         reach = narrow(
-            self.frame.lower_bounds(_kth(greatest, k), queries.nearest, error) + 2 * error
+            self.scaling.lower_bounds(_kth(greatest, k), queries.nearest, error) + 2 * error
         )
         is_nearer = reach < bounds.distances
         limits = Bounds(
@@ -298,7 +298,7 @@ class Block:
             np.where(is_nearer, LAST, bounds.positions),
             bounds.after,
         )
-        added, _ = self.frame.thresholds(limits.distances, queries, self.prepared, error)
+        added, _ = self.scaling.thresholds(limits.distances, queries, self.prepared, error)
         query, row, nearness = held.at_least(-added)
         return self._not_beyond(query, row, nearness.astype(np.float64), queries, error, limits)
 
@@ -312,7 +312,7 @@ class Block:
         bounds: Bounds,
     ) -> tuple[Ints, Ints]:
         """Return the pairs (n,) of that nearness that may be within bounds."""
-        least = narrow(self.frame.lower_bounds(nearness, queries.nearest[query], error[query]))
+        least = narrow(self.scaling.lower_bounds(nearness, queries.nearest[query], error[query]))
         limit = bounds.distances[query]
         is_within = least < limit
         is_within |= (least == limit) & (self.positions[row] <= bounds.positions[query])

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import LancestatError, PartitionsLost, ScratchUnusable
+from lancestat.errors import LancestatError, ListsLost, ScratchUnusable
 from lancestat.joins.search.neighbours import Floats, Ints, Mask, Neighbours, merge, nothing
 from lancestat.joins.search.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
@@ -112,14 +112,14 @@ class Bins:
             return pinned_dataset(self.pin, self.storage_options)
         except LancestatError as error:
             message = f"the lists in scratch cannot be opened: {error.message}"
-            raise PartitionsLost(message) from None
+            raise ListsLost(message) from None
 
     def read(self, number: int, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
         """Return columns of consecutive rows of the fragment of that number."""
         dataset, fragment_id = self.open(), self.fragment_ids[number]
         fragment = dataset.get_fragment(fragment_id)
         if fragment is None:
-            raise PartitionsLost(f"scratch at {dataset.uri} has lost fragment {fragment_id}")
+            raise ListsLost(f"scratch at {dataset.uri} has lost fragment {fragment_id}")
         try:
             scanner = fragment.scanner(columns=list(columns), offset=start, limit=stop - start)
             table = scanner.to_table()
@@ -127,10 +127,10 @@ class Bins:
             if not is_error_or_panic(error) or isinstance(error, MemoryError):
                 raise
             reason = _reason(error, self.storage_options)
-            raise PartitionsLost(f"scratch at {dataset.uri} cannot be read: {reason}") from None
+            raise ListsLost(f"scratch at {dataset.uri} cannot be read: {reason}") from None
         if table.num_rows != stop - start:
             lost = f"has lost rows of fragment {fragment_id}"
-            raise PartitionsLost(f"scratch at {dataset.uri} {lost}")
+            raise ListsLost(f"scratch at {dataset.uri} {lost}")
         return table
 
 

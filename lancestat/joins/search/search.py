@@ -24,8 +24,8 @@ from lancestat.joins.search.prefilter import (
     TILE_ROWS,
     Block,
     Bounds,
-    Frame,
     PreparedQueries,
+    Scaling,
     Visit,
     held_products,
     outlier_queries,
@@ -97,7 +97,7 @@ class ExactSearch:
         self._block_bytes = block_bytes
         self._like = like
         self._is_long = outlier_queries(self._queries)
-        self._prepared: dict[bool, tuple[Frame, PreparedQueries]] = {}
+        self._prepared: dict[bool, tuple[Scaling, PreparedQueries]] = {}
 
     def neighbours(self) -> Neighbours:
         return self._neighbours
@@ -120,7 +120,7 @@ class ExactSearch:
                 span = slice(part[0].rows.start, part[-1].rows.stop)
                 if is_long not in self._prepared:
                     like = rows[span] if self._like is None else self._like
-                    self._prepared[is_long] = self._framed(like, is_long=is_long)
+                    self._prepared[is_long] = self._scaled(like, is_long=is_long)
                 shifted = [
                     RowList(slice(o.rows.start - span.start, o.rows.stop - span.start), o.queries)
                     for o in part
@@ -145,17 +145,17 @@ class ExactSearch:
         rows: Floats,
         positions: Ints,
         lists: Sequence[RowList],
-        frame: Frame,
+        scaling: Scaling,
         prepared: PreparedQueries,
     ) -> None:
-        prepared_rows = frame.prepare_rows(rows)
+        prepared_rows = scaling.prepare_rows(rows)
         if prepared_rows.outliers is not None:
             for item in lists:
-                self._add_apart(rows, positions, item, prepared_rows.outliers, frame, prepared)
+                self._add_apart(rows, positions, item, prepared_rows.outliers, scaling, prepared)
             return
-        block = Block(rows, positions, prepared_rows, frame)
+        block = Block(rows, positions, prepared_rows, scaling)
         if len(lists) == 1 and self._room(lists[0]) > HELD_PAIRS:
-            self._screen(block, lists[0].queries, prepared)
+            self._prefiltered(block, lists[0].queries, prepared)
         else:
             self._search(block, lists, prepared)
 
@@ -165,10 +165,10 @@ class ExactSearch:
         positions: Ints,
         item: RowList,
         is_outlier: Mask,
-        frame: Frame,
+        scaling: Scaling,
         prepared: PreparedQueries,
     ) -> None:
-        """Search the usual rows of a list, and those that are none in a frame of their own."""
+        """Search the usual rows of a list, and those that are none in a scaling of their own."""
         for is_usual in (True, False):
             chosen = item.rows.start + np.flatnonzero(is_outlier[item.rows] != is_usual)
             if not len(chosen):
@@ -177,19 +177,19 @@ class ExactSearch:
             among = rows[chosen]
             if not is_usual:
                 is_long = bool(self._is_long[item.queries[0]])
-                frame, prepared = self._framed(among, is_long=is_long)
-            self._add(among, positions[chosen], some, frame, prepared)
+                scaling, prepared = self._scaled(among, is_long=is_long)
+            self._add(among, positions[chosen], some, scaling, prepared)
 
-    def _framed(self, rows: Floats, *, is_long: bool) -> tuple[Frame, PreparedQueries]:
-        """Choose a frame for these rows and all the queries that are too long or all others."""
-        frame = Frame.around(self._queries[self._is_long == is_long], rows, self._metric)
-        return frame, frame.prepare_queries(self._queries)
+    def _scaled(self, rows: Floats, *, is_long: bool) -> tuple[Scaling, PreparedQueries]:
+        """Choose a scaling for these rows and all the queries that are too long or all others."""
+        scaling = Scaling.around(self._queries[self._is_long == is_long], rows, self._metric)
+        return scaling, scaling.prepare_queries(self._queries)
 
     def _room(self, item: RowList) -> int:
         """Return the most products that are held of a list at once."""
         return len(item.queries) * held_products(item.count, self._k)
 
-    def _screen(self, block: Block, which: Ints, prepared: PreparedQueries) -> None:
+    def _prefiltered(self, block: Block, which: Ints, prepared: PreparedQueries) -> None:
         """Search rows tile by tile; each narrows the bounds of the next ones."""
         # To merge more neighbours than a tile has rows takes longer than to find them.
         rows = max(TILE_ROWS, self._k)

@@ -225,11 +225,13 @@ class Selection:
 class VectorSide:
     """Rows with vectors, of a pinned dataset.
 
-    A row's *position* is that in a scan of the whole dataset, deleted rows not counted, which
-    `take` understands; the order of positions is row order. With a `selection` it is that among the
-    rows which pass the filter, counted from the first fragment that takes part. `fragments` are
-    those that take part, ascending and without gaps in their positions. With `has_bits` vectors are
-    bytes of eight bits.
+    A row's *position* is that in a scan of the whole dataset, deleted rows not counted: it is
+    what `take` understands, and the order of positions is row order. With a `selection` it is that
+    among the rows which pass the filter, counted from the first fragment that takes part.
+    `fragments` are those that take part, ascending and without gaps in their positions; `columns`
+    those that the output shows, and `keys` those that are compared with the other side's. With
+    `has_bits` vectors are bytes of eight bits. `dimension` is None where no row has a vector.
+    `excluded` rows were left out while the side was written to scratch: their vector cannot match.
     """
 
     pin: Pin
@@ -240,6 +242,8 @@ class VectorSide:
     selection: Selection | None = None
     keys: tuple[str, ...] = ()
     has_bits: bool = False
+    dimension: int | None = None
+    excluded: int = 0
 
     @property
     def all_rows(self) -> Rows:

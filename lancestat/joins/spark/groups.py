@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +30,7 @@ from lancestat.joins.spark.job import (
     CellSearch,
     LeftRows,
     cut,
+    run_each,
     worker_task,
 )
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk
@@ -52,7 +53,7 @@ class GroupLayout:
     """Both sides by group, each of them None where no row is in a group.
 
     `excluded` right rows cannot match, since their vector cannot or a key is null; `like` are right
-    rows, for the accuracy of products.
+    rows, for the accuracy of GEMM.
     """
 
     left: IvfLists | None
@@ -67,70 +68,50 @@ class GroupLayout:
         return int(np.count_nonzero((self.left.list_rows > 0) & (self.right.list_rows > 0)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Consecutive rows of the left side, which has the number 0, or of the right one."""
-
-    side: int
-    rows: Rows
+# Consecutive rows of the left side, which has the number 0, or of the right one.
+_Part = tuple[int, Rows]
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """Lays both sides out by group; its tasks travel to Spark's workers.
+def lay_out(
+    jobs: Jobs,
+    sides: Sides,
+    types: Sequence[pa.DataType],
+    counts_all: bool,
+    place: Callable[[str], str],
+    storage_options: Mapping[str, str],
+) -> GroupLayout:
+    """Write the rows of groups that both sides have, keys of which are compared in some types.
 
-    `types` are those in which keys are compared. Unless `counts_all`, the vectors of right rows
-    that are in no group need not be read. `storage_options` reach scratch.
+    With `counts_all` the vectors of right rows in no group are read too, and those that cannot
+    match are counted. `place` makes places in scratch, which `storage_options` reach.
     """
+    parts = _side_parts(sides, jobs.cores)
+    groups = common_groups(jobs, sides, types)
+    if not len(groups):
+        # Nothing is laid out of rows without a group, but they may have to be counted.
+        parts = [(side, rows) for side, rows in parts if side and counts_all]
+    uris = (place("left-groups"), place("right-groups"))
 
-    jobs: Jobs
-    left: VectorReader
-    right: VectorReader
-    types: tuple[pa.DataType, ...]
-    counts_all: bool
-    storage_options: Mapping[str, str] = field(repr=False)
+    def write(
+        task_parts: Iterable[_Part],
+    ) -> Iterator[tuple[tuple[WrittenBins, int], tuple[()]]]:
+        for side, part_rows in task_parts:
+            reader, uri = sides[side], uris[side]
+            with worker_task(1, storage_options, f"laying out the {reader.name} side"):
+                require_visible(uri)
+                chosen, positions, rows, excluded = _rows_by_group(
+                    reader, part_rows, groups, types, counts_all and side == 1
+                )
+                written = write_groups(chosen, positions, rows, len(groups), uri, storage_options)
+                yield (written, excluded), ()
 
-    def lay_out(self, place: Callable[[str], str]) -> GroupLayout:
-        """Write the rows of groups that both sides have; `place` makes places in scratch."""
-        sides = (self.left, self.right)
-        parts = _side_parts(sides, self.jobs.cores)
-        groups = common_groups(self.jobs, sides, self.types)
-        if not len(groups):
-            # Nothing is laid out of rows without a group, but they may have to be counted.
-            parts = [part for part in parts if part.side and self.counts_all]
-        uris = (place("left-groups"), place("right-groups"))
-        (left, _), (right, excluded) = self._written(parts, groups, uris)
-        like = self.right.sample(_LIKE_ROWS, 8)
-        return GroupLayout(left, right, excluded, like)
-
-    def _written(
-        self, parts: Sequence[_Part], groups: Groups, uris: tuple[str, str]
-    ) -> list[tuple[IvfLists | None, int]]:
-        """Lay parts out; return each side's dataset, and how many of its rows cannot match."""
-        types, readers = self.types, (self.left, self.right)
-        counts, options = (False, self.counts_all), self.storage_options
-
-        def write(
-            task_parts: Iterable[_Part],
-        ) -> Iterator[tuple[tuple[WrittenBins, int], tuple[()]]]:
-            for part in task_parts:
-                reader, uri = readers[part.side], uris[part.side]
-                with worker_task(1, options, f"laying out the {reader.name} side"):
-                    require_visible(uri)
-                    chosen, positions, rows, excluded = _rows_by_group(
-                        reader, part.rows, groups, types, counts[part.side]
-                    )
-                    written = write_groups(chosen, positions, rows, len(groups), uri, options)
-                    yield (written, excluded), ()
-
-        done = list(zip(parts, self.jobs.run(write, parts), strict=True)) if parts else []
-        sides = []
-        for number, (reader, uri) in enumerate(zip(readers, uris, strict=True)):
-            mine = [result for part, result in done if part.side == number]
-            written = [part for part, _ in mine if part.fragments]
-            dataset = commit(written, uri, reader.dimension, options) if written else None
-            sides.append((dataset, sum(excluded for _, excluded in mine)))
-        return sides
+    done = list(zip(parts, jobs.run(write, parts), strict=True)) if parts else []
+    lists: list[IvfLists | None] = []
+    for side, (reader, uri) in enumerate(zip(sides, uris, strict=True)):
+        mine = [part for (number, _), (part, _) in done if number == side and part.fragments]
+        lists.append(commit(mine, uri, reader.dimension, storage_options) if mine else None)
+    excluded = sum(rows for (side, _), (_, rows) in done if side)
+    return GroupLayout(lists[0], lists[1], excluded, sides[1].sample(_LIKE_ROWS, 8))
 
 
 def parts_of(reader: VectorReader, cores: int) -> Sequence[Rows]:
@@ -140,21 +121,25 @@ def parts_of(reader: VectorReader, cores: int) -> Sequence[Rows]:
 
 
 def _side_parts(sides: Sides, cores: int) -> list[_Part]:
-    return [_Part(n, rows) for n, side in enumerate(sides) for rows in parts_of(side, cores)]
+    return [(number, rows) for number, side in enumerate(sides) for rows in parts_of(side, cores)]
 
 
 def common_groups(jobs: Jobs, sides: Sides, types: Sequence[pa.DataType]) -> Groups:
 
     def read(task_parts: Iterable[_Part]) -> Iterator[tuple[bytes, tuple[()]]]:
-        for part in task_parts:
-            side = sides[part.side]
+        for number, rows in task_parts:
+            side = sides[number]
             with worker_task(1, side.side.storage_options, f"reading keys of the {side.name} side"):
-                yield _encoded(distinct_keys(read_keys(side, part.rows, types))), ()
+                table = distinct_keys(read_keys(side, rows, types))
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, table.schema) as writer:
+                    writer.write_table(table)
+                yield sink.getvalue().to_pybytes(), ()
 
     parts = _side_parts(sides, jobs.cores)
     keys: tuple[list[pa.Table], list[pa.Table]] = ([], [])
-    for part, encoded in zip(parts, jobs.run(read, parts), strict=True):
-        keys[part.side].append(_decoded(encoded))
+    for (number, _), encoded in zip(parts, jobs.run(read, parts), strict=True):
+        keys[number].append(pa.ipc.open_stream(encoded).read_all())
     return Groups.common(*keys)
 
 
@@ -163,15 +148,6 @@ def read_keys(reader: VectorReader, rows: Rows, types: Sequence[pa.DataType]) ->
     if not batches:
         return pa.table({str(at): pa.array([], type) for at, type in enumerate(types)})
     return key_table(pa.Table.from_batches(batches).columns, types)
-
-
-def any_null(keys: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the rows of which some key is null."""
-    is_null = np.zeros(len(keys), np.bool_)
-    for column in keys.columns:
-        if column.null_count:
-            is_null |= column.is_null().to_numpy()
-    return is_null
 
 
 def _rows_by_group(
@@ -196,7 +172,10 @@ def _rows_by_group(
         read = reader.look_up(rows.start + chosen)
         vectors, is_there, excluded = read.values[order], read.valid[order], 0
     else:
-        vectors, is_there, excluded = _arranged(reader, rows, by_group, any_null(keys))
+        is_null = np.zeros(len(keys), np.bool_)
+        for column in keys.columns:
+            is_null |= column.is_null().to_numpy()
+        vectors, is_there, excluded = _arranged(reader, rows, by_group, is_null)
     if not is_there.all():
         by_group, vectors = by_group[is_there], vectors[is_there]
     return numbers[by_group], rows.start + by_group, vectors, excluded
@@ -220,18 +199,6 @@ def _arranged(
         is_there[at[some]] = True
         excluded += int(np.count_nonzero(~read.valid & ~is_null[span]))
     return vectors, is_there, excluded
-
-
-def _encoded(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
-
-
-def _decoded(encoded: bytes) -> pa.Table:
-    return pa.ipc.open_stream(encoded).read_all()
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,11 +294,7 @@ class GroupCells(CellSearch[GroupCell]):
 
 @dataclass(frozen=True, slots=True)
 class KeyedWidths:
-    """Left rows have as many neighbours as their group has right rows, up to k.
-
-    `right_rows` are those of each group that can match, and `types` those in which keys are
-    compared. It travels to Spark's workers.
-    """
+    """Left rows have as many neighbours as their group has right rows that can match, up to k."""
 
     left: VectorReader
     types: tuple[pa.DataType, ...]
@@ -339,7 +302,7 @@ class KeyedWidths:
     right_rows: NDArray[np.int64]
     k: int
 
-    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
+    def __call__(self, chunk: ProbedChunk) -> NDArray[np.int64]:
         # Only the rows of groups with new right rows were searched, and are known to be valid.
         return self.of_rows(chunk.rows)
 
@@ -362,38 +325,27 @@ def keyed_widths(
 ) -> KeyedWidths:
     """Count the right rows of each group that were there when the last result was made.
 
-    Args:
-        jobs: Those of the session.
-        left: The left rows of the result.
-        right: The right rows that the result was made of.
-        types: Those in which keys are compared.
-        k: The number of neighbours of a left row, where there are enough.
-        all_match: Whether every right row can match, so that no vector needs to be read.
+    With `all_match` every right row can match, and no vector needs to be read.
     """
     groups = common_groups(jobs, (left, right), types)
 
-    def counted(task_parts: Iterable[Rows]) -> Iterator[tuple[NDArray[np.int64], tuple[()]]]:
-        with worker_task(1, right.side.storage_options, "counting the right rows of groups"):
-            for rows in task_parts:
-                numbers = groups.assign(read_keys(right, rows, types))
-                if not all_match:
-                    numbers[~right.valid(rows)] = -1
-                yield np.bincount(numbers[numbers >= 0], minlength=len(groups)), ()
+    def count(rows: Rows) -> NDArray[np.int64]:
+        numbers = groups.assign(read_keys(right, rows, types))
+        if not all_match:
+            numbers[~right.valid(rows)] = -1
+        return np.bincount(numbers[numbers >= 0], minlength=len(groups))
 
-    counts = np.zeros(len(groups), np.int64)
-    for some in jobs.run(counted, parts_of(right, jobs.cores)):
-        counts += some
-    return KeyedWidths(left, types, groups, counts, k)
+    options, parts = right.side.storage_options, parts_of(right, jobs.cores)
+    counts = run_each(jobs, count, parts, options, "counting the right rows of groups")
+    return KeyedWidths(left, types, groups, np.sum(counts, axis=0, dtype=np.int64), k)
 
 
 def count_lines(
     jobs: Jobs, materialize: Materializer, chunks: Sequence[Rows], widths: KeyedWidths
 ) -> list[int]:
+    def count(rows: Rows) -> int:
+        return int(materialize.lines(widths.of_rows(rows)).sum())
+
     left = widths.left
-
-    def counted(task_chunks: Iterable[Rows]) -> Iterator[tuple[int, tuple[()]]]:
-        with worker_task(1, left.side.storage_options, f"counting the {left.name} rows"):
-            for rows in task_chunks:
-                yield int(materialize.lines(widths.of_rows(rows)).sum()), ()
-
-    return jobs.run(counted, chunks)
+    options, doing = left.side.storage_options, f"counting the {left.name} rows"
+    return run_each(jobs, count, chunks, options, doing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,8 +50,8 @@ from lancestat.joins.search.ivf import (
 from lancestat.joins.search.neighbours import share_found
 from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
 from lancestat.joins.search.work import FragmentRows, JoinRequest, RightContent, Rows, VectorSide
-from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows, cut, worker_task
-from lancestat.joins.spark.reader import VectorReader, matching_offsets, physical_offsets
+from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows, cut, run_each
+from lancestat.joins.spark.reader import VectorReader, matches, physical_offsets
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.fragment_reader import pinned_dataset
@@ -73,7 +73,7 @@ Places = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class RowPlaces:
-    """Converts positions of rows to their keys (`LiveRows`), and the other way round.
+    """Converts positions of rows to their keys (`LiveRows`), and back.
 
     `ids` are those of the fragments with live rows, by number; `deleted` has the ascending offsets
     of deleted rows, of fragments that have some.
@@ -110,7 +110,7 @@ class RowPlaces:
         for part, here in self._parts(positions):
             number, inside = numbers[part.id], positions[here] - part.start
             if self.side.selection is not None:
-                offsets = matching_offsets(self.side, self.side.selection, part.id)[inside]
+                offsets = matches(self.side, self.side.selection, part.id)[0][inside]
             elif number in self.deleted:
                 deleted = self.deleted[number].astype(np.int64)
                 before = np.searchsorted(deleted - np.arange(len(deleted)), inside, side="right")
@@ -136,8 +136,8 @@ class RowPlaces:
                 continue
             part, inside = parts[number], offsets[here]
             if self.side.selection is not None:
-                matches = matching_offsets(self.side, self.side.selection, part.id)
-                inside = np.searchsorted(matches, inside)
+                offsets_here, _ = matches(self.side, self.side.selection, part.id)
+                inside = np.searchsorted(offsets_here, inside)
             elif number in self.deleted:
                 inside = inside - np.searchsorted(self.deleted[number], inside)
             positions[here] = part.start + inside
@@ -166,13 +166,11 @@ class RowPlaces:
 class IvfIndex:
     """The right side by list, and the number of lists that a left row visits.
 
-    `recall` is measured on a sample of left rows that did not choose `nprobes`; None where
-    there are no left rows to sample. `excluded` right rows cannot match. `rows` are the numbers of
-    live rows in the lists. With `places` the search knows rows by their keys.
-
-    Where `nprobes` is declared or known from earlier runs, but not the recall, left rows in
-    `sample` (rows, dim) can measure it. `measure` measures it by a pass of its own, and takes the
-    number of lists where that is known to reach the recall.
+    `recall` is measured on a sample of left rows that did not choose `nprobes`, None where there
+    are none. `excluded` right rows cannot match. `rows` are the numbers of live rows in the lists.
+    With `places` the search knows rows by their keys. Where only the recall is not known yet, left
+    rows in `sample` (rows, dim) can measure it on the way, and `measure` by a pass of its own,
+    which takes the number of lists where that is known to reach the recall.
     """
 
     lists: IvfLists
@@ -238,13 +236,8 @@ class IvfWriter:
         """Write the right side to scratch by list, and measure the recall on the way.
 
         The pass that writes holds every right row in memory once, and finds the true neighbours of
-        some left rows among them. Half of these choose how many lists have to be visited, the
-        others measure the recall.
-
-        Args:
-            uri: Where to write to.
-            nlist: Into how many lists.
-            places: Of rows, where the index is to be kept; their positions are written without.
+        some left rows among them. Half of these choose how many lists to visit, the others measure
+        the recall. `places` are of rows of an index that is kept; else their positions are written.
 
         Returns:
             The index, what was written for it, and the places of the rows that cannot match; None
@@ -277,19 +270,21 @@ class IvfWriter:
 
         With `appends` the dataset at the URI is there already.
         """
-        right, k, threads = self.right, self.request.k, self.threads
+        right, k, options = self.right, self.request.k, self.right.side.storage_options
 
-        def write(
-            task_parts: Iterable[Rows],
-        ) -> Iterator[tuple[tuple[WrittenBins, NDArray[np.int64]], tuple[()]]]:
-            options = right.side.storage_options
-            with worker_task(threads, options, "writing the IVF lists of the right side"):
-                require_visible(uri)
-                for rows in task_parts:
-                    excluded = [np.empty(0, np.int64)]
-                    blocks = _placed(right, rows, places, excluded)
-                    part = write_lists(blocks, centroids, queries, k, uri, options, appends=appends)
-                    yield (part, np.concatenate(excluded)), ()
+        def write(rows: Rows) -> tuple[WrittenBins, NDArray[np.int64]]:
+            require_visible(uri)
+            excluded = [np.empty(0, np.int64)]
+
+            def placed() -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+                for block in right.blocks(rows, WRITE_BYTES):
+                    without = block.excluded_positions
+                    excluded.append(without if places is None else places(without))
+                    usable = block.positions
+                    yield usable if places is None else places(usable), block.rows
+
+            part = write_lists(placed(), centroids, queries, k, uri, options, appends=appends)
+            return part, np.concatenate(excluded)
 
         cores = self.jobs.cores
         blocks = -(-4 * right.dimension * sum(map(len, runs)) // WRITE_BYTES)
@@ -298,24 +293,16 @@ class IvfWriter:
             share = -(-4 * right.dimension * len(rows) // WRITE_BYTES)
             count = -(-blocks // cores) * cores if len(runs) == 1 else share
             parts += cut(rows, max(1, min(len(rows), count)))
-        done = self.jobs.run(write, parts)
+        doing = "writing the IVF lists of the right side"
+        done = run_each(self.jobs, write, parts, options, doing, self.threads)
         excluded = [places for _, places in done]
         return [part for part, _ in done], np.concatenate([np.empty(0, np.int64), *excluded])
 
-    def unmeasured(
-        self, lists: IvfLists, centroids: Centroids, excluded: int, places: RowPlaces
-    ) -> IvfIndex:
-        """Return the index of rows that are in lists already, all of which a left row visits."""
-        like = self.right.sample(_LIKE_ROWS, _TRAIN_TOGETHER)
-        rows, nprobes = lists.live_list_rows(), len(centroids)
-        return IvfIndex(lists, centroids, rows, nprobes, None, excluded, like, places)
-
     def measured(self, index: IvfIndex, known_nprobes: int | None) -> IvfIndex:
-        """Return the index measured on a sample of left rows.
+        """Return the index measured on a sample of left rows, by a pass over its lists.
 
-        A pass over the lists finds the true neighbours of the sample; nothing is written. Where it
-        is declared or known how many lists to visit, only the rows that measure the recall are
-        sampled, unless that turns out not to reach the recall.
+        Where it is declared or known how many lists to visit, only the rows that measure the recall
+        are sampled, unless that turns out not to reach the recall.
         """
         queries = self.left.sample(SAMPLE_ROWS)
         nprobes, measuring = self.request.nprobes or known_nprobes, queries[_MEASURING]
@@ -327,22 +314,15 @@ class IvfWriter:
                 return replace(index, nprobes=nprobes, recall=recall)
         return self._measured(index, queries, self._sampled(index, queries))
 
-    def measuring_rows(self) -> NDArray[np.float32]:
-        """Return the sampled left rows (rows, dim) that do not choose how many lists to visit."""
-        return self.left.sample(SAMPLE_ROWS)[_MEASURING]
-
     def _sampled(self, index: IvfIndex, queries: NDArray[np.float32]) -> SampledLists:
-        k, metric, threads = self.request.k, self.request.metric, self.threads
+        k, metric = self.request.k, self.request.metric
         lists, like = index.lists, index.like
 
-        def sample(
-            task_shares: Iterable[Sequence[Piece]],
-        ) -> Iterator[tuple[SampledLists, tuple[()]]]:
-            with worker_task(threads, lists.storage_options, "sampling the recall"):
-                for share in task_shares:
-                    yield sample_lists(lists, share, queries, k, metric, like), ()
+        def sample(share: Sequence[Piece]) -> SampledLists:
+            return sample_lists(lists, share, queries, k, metric, like)
 
-        done = self.jobs.run(sample, pieces(lists, self.jobs.cores))
+        shares, options = pieces(lists, self.jobs.cores), lists.storage_options
+        done = run_each(self.jobs, sample, shares, options, "sampling the recall", self.threads)
         return SampledLists.merged(done, k)
 
     def _measured(
@@ -379,19 +359,6 @@ def split_lists(rows: NDArray[np.int64], parts: int) -> tuple[range, ...]:
     return tuple(range(start, stop) for start, stop in pairwise(edges))
 
 
-def _placed(
-    right: VectorReader, rows: Rows, places: Places | None, excluded: list[NDArray[np.int64]]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield places and vectors of rows that can match, and add the places of others to a list."""
-    for block in right.blocks(rows, WRITE_BYTES):
-        if places is None:
-            excluded.append(block.excluded_positions)
-            yield block.positions, block.rows
-        else:
-            excluded.append(places(block.excluded_positions))
-            yield places(block.positions), block.rows
-
-
 _log = logging.getLogger("lancestat.knn")
 
 
@@ -417,14 +384,8 @@ class FoundIndex:
 class IndexKeeper:
     """The indexes of the right side of one join, which holds those that it reads until it ends.
 
-    Args:
-        node: The join, for the log.
-        store: Where indexes are kept.
-        content: What the right side holds.
-        side: Its rows.
-        dimension: The length of its vectors.
-        stack: Closed when the join ends.
-        is_fresh: Whether indexes of other runs are left aside.
+    `node` is the join, for the log; `content` what the right side holds, whose rows `side` has.
+    `stack` is closed when the join ends. With `is_fresh` indexes of other runs are left aside.
     """
 
     node: str
@@ -443,19 +404,18 @@ class IndexKeeper:
         self.found = None if self.is_fresh else self._find()
         return None if self.found is None else self.found.kept
 
-    def reuse(self, writer: IvfWriter) -> IvfIndex | None:
-        """Return the index that was found, which this join measures; None where it has gone."""
-        found = self.found
-        return None if found is None else self._taken(found, writer)
+    def use(self, writer: IvfWriter) -> IvfIndex | None:
+        """Return the index that was found, with the rows that it lacks; None where it has gone.
 
-    def extend(self, writer: IvfWriter) -> IvfIndex | None:
-        """Put the rows that the index lacks into its lists, and return it as `reuse` does."""
-        with building_index(self.store.root, self.content.key):
-            # Another join of this process may have done it meanwhile.
-            self.look()
-            if self.found is not None and self.found.coverage.missing:
-                self.found = self._extended(self.found, writer)
-        return self.reuse(writer)
+        This join measures its recall.
+        """
+        if self.found is not None and self.found.coverage.missing:
+            with building_index(self.store.root, self.content.key):
+                # Another join of this process may have put them in meanwhile.
+                self.look()
+                if self.found is not None and self.found.coverage.missing:
+                    self.found = self._extended(self.found, writer)
+        return None if self.found is None else self._taken(self.found, writer)
 
     def build(self, writer: IvfWriter, nlist: int) -> IvfIndex | None:
         """Build a new index, and keep it; None where no right row can match.
@@ -472,7 +432,7 @@ class IndexKeeper:
                 return self._built(writer, nlist)
             _log.info("'%s' uses the index that another join has built", self.node)
             self.found = after
-        return self.reuse(writer)
+        return self.use(writer)
 
     def withdraw(self) -> None:
         """Take away the index that was found, which cannot be read."""
@@ -507,7 +467,6 @@ class IndexKeeper:
         self.stack.callback(holding.close)
 
     def _opened(self, stored: StoredIndex) -> FoundIndex:
-        """Open an index."""
         damage, manifest, store = self.store.damage(stored), stored.manifest, self.store
         if damage is not None:
             raise ValueError(damage)
@@ -545,10 +504,14 @@ class IndexKeeper:
         return self._places
 
     def _taken(self, found: FoundIndex, writer: IvfWriter) -> IvfIndex:
+        """Return an index whose recall is not measured yet, as far as it is not known."""
         live = LiveRows.of(found.coverage.fragments, self.places.deleted)
         excluded = int((live.keys(found.arrays.excluded) >= 0).sum())
         request, centroids = writer.request, found.arrays.centroids_of(writer.request.metric)
-        index = writer.unmeasured(replace(found.lists, live=live), centroids, excluded, self.places)
+        like = writer.right.sample(_LIKE_ROWS, _TRAIN_TOGETHER)
+        lists, every = replace(found.lists, live=live), len(centroids)
+        rows = lists.live_list_rows()
+        index = IvfIndex(lists, centroids, rows, every, None, excluded, like, self.places)
 
         def measure(known_nprobes: int | None) -> IvfIndex:
             measured = writer.measured(index, known_nprobes)
@@ -559,7 +522,8 @@ class IndexKeeper:
         known = request.nprobes or found.stored.manifest.nprobes(request.k, request.recall)
         if known is None:
             return measure(None)
-        nprobes, sample = min(known, len(centroids)), writer.measuring_rows()
+        # These rows do not choose how many lists to visit.
+        nprobes, sample = min(known, every), writer.left.sample(SAMPLE_ROWS)[_MEASURING]
         if not len(sample):
             return measure(nprobes)
         return replace(index, nprobes=nprobes, sample=sample, measure=measure)

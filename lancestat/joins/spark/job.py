@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError, TooManyPairs
-from lancestat.joins.action import CommitResult, JoinStage, Probe
+from lancestat.joins.action import JoinStage, Probe
 from lancestat.joins.output.writer import Written
 from lancestat.joins.scratch.folder import require_visible
 from lancestat.joins.search.cost_model import BLOCK_FLOPS, READ_BYTES
@@ -42,6 +42,9 @@ from lancestat.spark.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.jobs import Jobs, Merging
 from lancestat.spark.versions import prepare_worker
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 # Left vectors and the neighbours found for them, which a task holds at once.
 CHUNK_BYTES = 64 << 20
 # Fewer queries than this make poor use of what is read of the right side.
@@ -58,8 +61,7 @@ NEIGHBOUR_BYTES = 2 * (8 + 4)
 class Grid:
     """Every chunk of left rows meets every part of the right side; the chunks are in row order.
 
-    With one part there is nothing to merge, and no shuffle; `merges_on_driver` goes with one chunk
-    that has few neighbours.
+    With one part nothing is merged; `merges_on_driver` goes with one chunk that has few neighbours.
     """
 
     chunks: tuple[Rows, ...]
@@ -78,8 +80,7 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
     """Choose cells that keep all cores busy, within the memory of a task for the left side.
 
     With at least `SMALLEST_CHUNK` left rows for each core every task streams the whole right side;
-    with fewer the right side is split, and the neighbours are merged, unless one task is through
-    before that would be worth it.
+    with fewer it is split, and neighbours are merged, unless one task is sooner through.
     """
     row_bytes = 4 * dimension + NEIGHBOUR_BYTES * min(k, max(1, right_rows))
     largest = max(1, CHUNK_BYTES // row_bytes)
@@ -102,15 +103,8 @@ def list_grid(
     """Choose cells for a right side in lists, each of which some left row of any chunk visits.
 
     Every chunk reads the lists again. So where memory allows fewer chunks than cores, and what that
-    spares of reading is worth merging, the lists are split instead.
-
-    Args:
-        left: The left rows.
-        right_rows: The rows in lists.
-        shares: What is chosen for other strategies.
-        dimension: Of the vectors.
-        k: The number of neighbours.
-        cores: The number of tasks that run at once.
+    spares of reading is worth merging, the lists are split instead. `right_rows` are in lists, and
+    `shares` is what is chosen for other strategies.
     """
     row_bytes = 4 * dimension + NEIGHBOUR_BYTES * min(k, max(1, right_rows))
     fewest = max(1, -(-len(left) // max(1, CHUNK_BYTES // row_bytes)))
@@ -123,7 +117,6 @@ def list_grid(
 
 
 def _seconds(left_rows: int, right_rows: int, dimension: int) -> float:
-    """Estimate the seconds that one core needs to read the right side and compare it."""
     elements = right_rows * dimension
     return 2 * left_rows * elements / BLOCK_FLOPS + 4 * elements / READ_BYTES
 
@@ -135,32 +128,20 @@ def cut(rows: Rows, count: int) -> Sequence[Rows]:
 
 
 def cut_by_pairs(rows: Rows, count: int) -> Sequence[Rows]:
-    """Split `rows` into ranges, in order, with nearly as many pairs of a row and one behind it.
-
-    There are `count` of them, or fewer where rows are few, but one at least.
-    """
+    """Split `rows` into up to `count` ranges of nearly as many pairs of a row and one after it."""
     ends = (round(len(rows) * (1 - sqrt(1 - number / count))) for number in range(count + 1))
     edges = sorted({rows.start + end for end in ends})
     return [Rows(start, stop) for start, stop in pairwise(edges)] or [rows]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskProgress:
-    """Rows and pairs that a task has processed, and the seconds that its pairs took."""
-
-    stage: JoinStage
-    rows: int
-    pairs: int = 0
-    seconds: float = 0.0
+# A stage, the rows and pairs of it that a task has processed, and the seconds that the pairs took.
+TaskProgress = tuple[JoinStage, int, int, float]
 
 
 class ProgressMeter:
-    """Sums the progress of tasks, and passes it on.
+    """Sums the progress of tasks, so many of which run at once, and passes it on as they end.
 
-    Args:
-        on_stage: Called each time that a task ends.
-        totals: The number of rows of each stage.
-        tasks: The number of tasks that run at once.
+    `totals` are the rows of each stage.
     """
 
     def __init__(self, on_stage: OnStage, totals: Mapping[JoinStage, int], tasks: int) -> None:
@@ -172,24 +153,22 @@ class ProgressMeter:
         self._seconds = 0.0
 
     def listen(self, steps: Sequence[TaskProgress]) -> None:
-        for step in steps:
-            self._rows[step.stage] += step.rows
-            self._pairs += step.pairs
-            self._seconds += step.seconds
+        for stage, rows, pairs, seconds in steps:
+            self._rows[stage] += rows
+            self._pairs += pairs
+            self._seconds += seconds
         if self._on_stage is None:
             return
         try:
-            for stage in dict.fromkeys(step.stage for step in steps):
-                self._on_stage(self._progress(stage))
+            for stage in dict.fromkeys(step[0] for step in steps):
+                rate = None
+                if isinstance(stage, Probe) and self._seconds:
+                    rate = self._pairs * self._tasks / self._seconds
+                done, total = self._rows[stage], self._totals.get(stage)
+                self._on_stage(StageProgress(stage, done, total, rate))
         except Exception:
             # Spark's scheduler waits for this thread: a broken display must not stop the run.
             self._on_stage = None
-
-    def _progress(self, stage: JoinStage) -> StageProgress:
-        rate = None
-        if isinstance(stage, Probe) and self._seconds:
-            rate = self._pairs * self._tasks / self._seconds
-        return StageProgress(stage, self._rows[stage], self._totals.get(stage), rate)
 
 
 # Descriptions of what tasks do, for errors.
@@ -220,6 +199,24 @@ def worker_task(threads: int, storage_options: Mapping[str, str], doing: str) ->
         raise WorkerError.carrying(failed) from error
 
 
+def run_each(
+    jobs: Jobs,
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    storage_options: Mapping[str, str],
+    doing: str,
+    threads: int = 1,
+) -> list[Result]:
+    """Return the results of a function that tasks call; other arguments as for `worker_task`."""
+
+    def task(task_items: Iterable[Item]) -> Iterator[tuple[Result, tuple[()]]]:
+        with worker_task(threads, storage_options, doing):
+            for item in task_items:
+                yield function(item), ()
+
+    return jobs.run(task, items)
+
+
 # Left rows that a radius search compares at a time: each time it streams the right side.
 SLICE_ROWS = 16_384
 # Left rows of a bin, by which spilled pairs are found again.
@@ -246,10 +243,9 @@ class LeftRows:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """The neighbours of the left rows at `positions` (n,), which are in any order.
+    """Neighbours of the left rows at `positions` (n,), which are in any order.
 
-    `excluded` of the right rows that were met cannot match; `pairs` were compared. `sampled` are
-    queries that measure the recall, if there are any.
+    `excluded` of the right rows that were met cannot match; `sampled` queries measure the recall.
     """
 
     positions: NDArray[np.int64]
@@ -378,10 +374,7 @@ class ExactCells(ChunkSearch):
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunk:
-    """A chunk of the result, written but not committed, and its counts.
-
-    `excluded` are right rows that cannot match, of the whole right side.
-    """
+    """A chunk of the result that is not committed; `excluded` are right rows that cannot match."""
 
     written: Written
     matched: int
@@ -403,32 +396,28 @@ def written_chunk(
     matched = int((chunk.neighbours.positions >= 0).any(axis=1).sum())
     tally = DistanceTally(materialize.ranks)
     tally.add(chunk.neighbours)
-    written = materialize.write(chunk)
+    written = materialize.write(number, [chunk])
     counts = tally.counts()
     return WrittenChunk(written, matched, result.excluded, result.pairs, counts, result.sampled)
 
 
-@dataclass(frozen=True, slots=True)
-class _Spilled:
-    written: WrittenBins
-    found: int
-    pairs: int
-    excluded: int
+# Pairs that a task has spilled: how many it found and compared, and the right rows it excluded.
+_Spilled = tuple[WrittenBins, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class CellJob:
-    """The job over the cells of a join, which is the work of two `stages`.
+    """The job over the cells of a join; its tasks make progress in two `stages`: probe and commit.
 
-    Its methods write the result by chunks of the left side, commit nothing, and raise a
-    WorkerError inside Spark's exception for what a worker raised, after Spark's own retries.
+    Its methods write the result by chunks of the left side and commit nothing. What a worker raised
+    is a WorkerError inside Spark's exception.
     """
 
     jobs: Jobs
     materialize: Materializer
     request: JoinRequest
     threads: int
-    stages: tuple[Probe, CommitResult]
+    stages: tuple[JoinStage, JoinStage]
     on_stage: OnStage
 
     def nearest(
@@ -436,8 +425,8 @@ class CellJob:
     ) -> list[WrittenChunk]:
         """Search the nearest k of each left row; return the chunks in their order.
 
-        With a cell for each chunk there is no shuffle: a task searches, and writes what it found.
-        Few neighbours are merged by the driver, sooner than tasks for that would start.
+        With a cell for each chunk a task writes what it found, and few neighbours are merged by the
+        driver, sooner than tasks for that would start.
         """
         materialize, chunks, k = self.materialize, grid.chunks, self.request.searched
         probed, listen = self._probed(search), self._meter(cells, chunks).listen
@@ -472,12 +461,7 @@ class CellJob:
     ) -> list[WrittenChunk]:
         """Search all pairs within the limit; return the chunks in their order.
 
-        Args:
-            search: Of any cells.
-            cells: All of them.
-            chunks: Of the left side.
-            uri: Where pairs are spilled to.
-            storage_options: For the store there.
+        Pairs are spilled to `uri`, which `storage_options` reach.
         """
         firsts = [0]
         starts: list[int] = []
@@ -486,12 +470,12 @@ class CellJob:
             firsts.append(len(starts))
         edges = np.array([*starts, chunks[-1].stop], np.int64)
         done = self._spilled(search, cells, edges, uri, storage_options)
-        found, pairs = sum(part.found for part in done), sum(part.pairs for part in done)
+        found, pairs = sum(part[1] for part in done), sum(part[2] for part in done)
         if self.request.is_exceeded_by(found):
             raise too_many(found, self.request)
-        parts = [part.written for part in done if part.written.fragments]
+        parts = [written for written, *_ in done if written.fragments]
         store = PairStore.of(parts, edges, uri, storage_options) if parts else None
-        excluded = max((part.excluded for part in done), default=0)
+        excluded = max((part[3] for part in done), default=0)
         stores = [
             None if store is None else store.of_bins(first, last)
             for first, last in pairwise(firsts)
@@ -516,7 +500,7 @@ class CellJob:
                     [rows] = search.left_rows(cell)
                     result = search.nearest(cell, rows, k, is_first=True)
                     seconds = time.perf_counter() - started
-                    steps = [TaskProgress(probing, cell.left_count, result.pairs, seconds)]
+                    steps = [(probing, cell.left_count, result.pairs, seconds)]
                     for part in search.by_chunk(cell, result):
                         yield part, steps
                         steps = []
@@ -538,7 +522,7 @@ class CellJob:
                 for number, result in results:
                     rows = chunks[number]
                     chunk = written_chunk(materialize, number, rows, result)
-                    yield (number, chunk), [TaskProgress(committing, len(rows))]
+                    yield (number, chunk), [(committing, len(rows), 0, 0.0)]
 
         return written
 
@@ -558,13 +542,12 @@ class CellJob:
                 require_visible(uri)
                 for cell in task_cells:
                     started = time.perf_counter()
-                    collected = RadiusSearch(search, cell, request)
-                    parts = collected.pairs_without_self(*sides)
-                    written = write_pairs(parts, edges, uri, storage_options)
+                    radius = RadiusSearch(search, cell, request)
+                    pairs = radius.pairs_without_self(*sides)
+                    written = write_pairs(pairs, edges, uri, storage_options)
                     seconds = time.perf_counter() - started
-                    pairs, excluded = collected.compared, collected.excluded
-                    steps = [TaskProgress(probing, cell.left_count, pairs, seconds)]
-                    yield _Spilled(written, collected.found, pairs, excluded), steps
+                    steps = [(probing, cell.left_count, radius.compared, seconds)]
+                    yield (written, radius.found, radius.compared, radius.excluded), steps
 
         return self.jobs.run(spilled, cells, self._meter(cells, ()).listen) if cells else []
 
@@ -577,10 +560,8 @@ class CellJob:
             with worker_task(threads, materialize.writer.storage_options, WRITING):
                 for number in numbers:
                     rows = chunks[number]
-                    parts = _Matched(_spilled_rows(rows, stores[number]), materialize.ranks)
-                    done = materialize.write_parts(number, parts)
-                    chunk = WrittenChunk(done, parts.matched, 0, 0, parts.distances.counts())
-                    yield chunk, [TaskProgress(committing, len(rows))]
+                    chunk = _write_spilled(materialize, number, rows, stores[number])
+                    yield chunk, [(committing, len(rows), 0, 0.0)]
 
         return self.jobs.run(written, range(len(chunks)), self._meter((), chunks).listen)
 
@@ -605,8 +586,8 @@ def too_many(pairs: int, request: JoinRequest) -> TooManyPairs:
 class RadiusSearch(Generic[CellT]):
     """Collects all pairs of a cell within the limit, and ends where there are too many of them.
 
-    `capacity` is the number of neighbours of each row at first: rows that have more are searched
-    again. No more than `most` neighbours are held at once, unless a single row has more.
+    Rows that have more than `capacity` neighbours are searched again. No more than `most`
+    neighbours are held at once, unless a single row has more.
     """
 
     def __init__(
@@ -683,26 +664,25 @@ def _spilled_rows(rows: Rows, store: PairStore | None) -> Iterator[tuple[Rows, N
     yield from store.neighbours()
 
 
-class _Matched:
-    """Passes parts of a chunk on, and counts left rows that have neighbours, and distances."""
+def _write_spilled(
+    materialize: Materializer, number: int, rows: Rows, store: PairStore | None
+) -> WrittenChunk:
+    """Write a chunk of the result from spilled pairs of its rows, None where there are none."""
+    tally, matched = DistanceTally(materialize.ranks), 0
 
-    def __init__(self, parts: Iterable[tuple[Rows, Neighbours]], ranks: Sequence[int]) -> None:
-        self._parts = parts
-        self.matched = 0
-        self.distances = DistanceTally(ranks)
+    def parts() -> Iterator[ProbedChunk]:
+        nonlocal matched
+        for some, neighbours in _spilled_rows(rows, store):
+            matched += int(np.count_nonzero((neighbours.positions >= 0).any(axis=1)))
+            tally.add(neighbours)
+            yield ProbedChunk(0, some, np.ones(len(some), np.bool_), neighbours)
 
-    def __iter__(self) -> Iterator[ProbedChunk]:
-        for rows, neighbours in self._parts:
-            self.matched += int(np.count_nonzero((neighbours.positions >= 0).any(axis=1)))
-            self.distances.add(neighbours)
-            yield ProbedChunk(0, rows, np.ones(len(rows), np.bool_), neighbours)
+    done = materialize.write(number, parts())
+    return WrittenChunk(done, matched, 0, 0, tally.counts())
 
 
 def count_valid(jobs: Jobs, reader: VectorReader, parts: Sequence[Rows]) -> list[int]:
-
-    def counted(task_parts: Iterable[Rows]) -> Iterator[tuple[int, tuple[()]]]:
-        with worker_task(1, reader.side.storage_options, f"counting the {reader.name} rows"):
-            for rows in task_parts:
-                yield reader.count(rows), ()
-
-    return jobs.run(counted, parts)
+    options, doing = reader.side.storage_options, f"counting the {reader.name} rows"
+    return run_each(
+        jobs, lambda rows: int(np.count_nonzero(reader.valid(rows))), parts, options, doing
+    )

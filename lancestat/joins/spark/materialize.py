@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +20,7 @@ from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows
 
 @dataclass(frozen=True, slots=True)
 class ProbedChunk:
-    """The neighbours of a chunk of left rows, from any strategy.
-
-    `is_valid` tells which rows of the chunk can match; `neighbours` are those of these, in order.
-    """
+    """The neighbours of those rows of a chunk that `is_valid` says can match, in their order."""
 
     number: int
     rows: Rows
@@ -32,28 +28,18 @@ class ProbedChunk:
     neighbours: Neighbours
 
 
-class Widths(Protocol):
-    """How many neighbours each left row has in the last result. It is pickled."""
-
-    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]: ...
+# The number of neighbours of each left row of a chunk in the last result. It is pickled.
+Widths = Callable[[ProbedChunk], NDArray[np.int64]]
 
 
-@dataclass(frozen=True, slots=True)
-class SameWidths:
-    """Every left row that can match has `width` neighbours."""
-
-    width: int
-
-    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
-        return np.where(chunk.is_valid, self.width, 0)
+def same_widths(width: int, chunk: ProbedChunk) -> NDArray[np.int64]:
+    """Return the widths where every left row that can match has as many neighbours."""
+    return np.where(chunk.is_valid, width, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousResult:
-    """A result over the same left rows and earlier right rows.
-
-    `starts` are the positions in it of the first lines of the chunks.
-    """
+    """A result over the same left rows; chunks start at the lines `starts` of it."""
 
     state: OutputState
     widths: Widths
@@ -87,7 +73,7 @@ class Materializer:
         if self.previous is None:
             return chunk
         k = chunk.neighbours.positions.shape[1]
-        widths = self.previous.widths.of(chunk)
+        widths = self.previous.widths(chunk)
         has_some = chunk.is_valid | (widths > 0)
         known = self._known(self.previous, chunk, widths, has_some)
         positions, distances = _spread(chunk)
@@ -103,10 +89,7 @@ class Materializer:
         own, _ = row_places(self.left, self.right, positions)
         return replace(chunk, neighbours=without(chunk.neighbours, own))
 
-    def write(self, chunk: ProbedChunk) -> Written:
-        return output.write(self.writer, chunk.number, self.schema, self._batches(chunk))
-
-    def write_parts(self, number: int, parts: Iterable[ProbedChunk]) -> Written:
+    def write(self, number: int, parts: Iterable[ProbedChunk]) -> Written:
         """Write the rows of a chunk, of which each part holds some consecutive left rows."""
         batches = (batch for part in parts for batch in self._batches(part))
         return output.write(self.writer, number, self.schema, batches)
@@ -136,22 +119,14 @@ class Materializer:
 
     def lines(self, widths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of result rows of left rows with so many neighbours."""
-        lines: NDArray[np.int64] = np.maximum(widths, self._fewest)
+        fewest = 1 if self.kind is JoinKind.LEFT_OUTER else 0
+        lines: NDArray[np.int64] = np.maximum(widths, fewest)
         return lines
-
-    def line_count(self, valid: int, invalid: int, width: int) -> int:
-        """Return the number of result rows of so many left rows together."""
-        return valid * max(width, self._fewest) + invalid * self._fewest
-
-    @property
-    def _fewest(self) -> int:
-        return 1 if self.kind is JoinKind.LEFT_OUTER else 0
 
     def _batches(self, chunk: ProbedChunk) -> Iterator[pa.RecordBatch]:
         positions, distances = _spread(chunk)
         # Columns beyond the last neighbour of all are empty.
-        counts = np.count_nonzero(positions >= 0, axis=1)
-        lines = np.maximum(counts, self._fewest)
+        lines = self.lines(np.count_nonzero(positions >= 0, axis=1))
         ends = np.cumsum(lines)
         # The width of the first rows limits how many a task holds at once.
         start, most = 0, PROBE_ROWS
@@ -178,7 +153,10 @@ class Materializer:
             return
         origin = pa.array(np.repeat(np.arange(len(rows)), lines))
         is_missing = line_positions < 0
-        arrays = [column.take(origin) for column in self._left_columns(rows)]
+        arrays = []
+        if self.left.columns:
+            left = pa.Table.from_batches(read_columns(self.left, rows, self.left.columns))
+            arrays += [column.take(origin) for column in left.columns]
         arrays += self._right_columns(line_positions)
         arrays.append(pa.array(line_distances, mask=is_missing))
         if len(self.names.measures) > 1:
@@ -188,12 +166,6 @@ class Materializer:
             arrays.append(pa.array(rank[is_line], mask=is_missing))
         table = pa.Table.from_arrays(arrays, names=list(self.names.all)).cast(self.schema)
         yield from table.combine_chunks().to_batches()
-
-    def _left_columns(self, rows: Rows) -> list[pa.ChunkedArray]:
-        if not self.left.columns:
-            return []
-        batches = list(read_columns(self.left, rows, self.left.columns))
-        return list(pa.Table.from_batches(batches).columns)
 
     def _right_columns(self, positions: NDArray[np.int64]) -> list[pa.ChunkedArray]:
         if not self.right.columns:
@@ -206,32 +178,22 @@ class Materializer:
 
     def _fetch(self, positions: NDArray[np.int64]) -> pa.Table:
         """Fetch the right columns at ascending positions, under their names in the result."""
-        known = self.previous.state.rows if self.previous is not None else 0
-        split = int(np.searchsorted(positions, known))
-        parts = []
-        if split:
-            parts.append(self._from_previous(positions[:split]))
-        if split < len(positions) or not split:
-            parts.append(self._from_right(positions[split:] - known))
-        return pa.concat_tables([part.cast(self._right_schema) for part in parts])
-
-    @property
-    def _right_schema(self) -> pa.Schema:
-        return pa.schema([self.schema.field(name) for name in self.names.right])
-
-    def _from_right(self, positions: NDArray[np.int64]) -> pa.Table:
-        side = self.right
-        if not len(positions):
-            return self._right_schema.empty_table()
-        columns = take(side, positions, side.columns)
-        return columns.rename_columns(list(self.names.right))
-
-    def _from_previous(self, positions: NDArray[np.int64]) -> pa.Table:
-        assert self.previous is not None
-        start, stop = int(positions[0]), int(positions[-1]) + 1
-        options = self.writer.storage_options
-        rows = pa.Table.from_batches(read_rows(self.previous.state, start, stop, options))
-        return rows.select(list(self.names.right)).take(pa.array(positions - start))
+        names, side, parts = list(self.names.right), self.right, []
+        schema = pa.schema([self.schema.field(name) for name in names])
+        split = 0
+        if self.previous is not None:
+            state = self.previous.state
+            split = int(np.searchsorted(positions, state.rows))
+            if split:
+                start, stop = int(positions[0]), int(positions[split - 1]) + 1
+                rows = read_rows(state, start, stop, self.writer.storage_options)
+                known = pa.Table.from_batches(rows).select(names)
+                parts.append(known.take(pa.array(positions[:split] - start)))
+            positions = positions - state.rows
+        if split < len(positions):
+            parts.append(take(side, positions[split:], side.columns).rename_columns(names))
+        tables = [part.cast(schema) for part in parts]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def _spread(chunk: ProbedChunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -245,20 +207,12 @@ def _spread(chunk: ProbedChunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def output_schema(left: Side, right: Side, names: OutputNames, kind: JoinKind) -> pa.Schema:
-    is_outer = kind is JoinKind.LEFT_OUTER
-    fields = [
-        pa.field(name, field.type, field.nullable)
-        for name, field in zip(names.left, _fields(left), strict=True)
-    ]
-    fields += [
-        pa.field(name, field.type, field.nullable or is_outer)
-        for name, field in zip(names.right, _fields(right), strict=True)
-    ]
+    is_outer, fields = kind is JoinKind.LEFT_OUTER, []
+    for side, side_names, may_miss in (left, names.left, False), (right, names.right, is_outer):
+        schema = read_schema(side)
+        for name, column in zip(side_names, side.columns, strict=True):
+            field = schema.field(column)
+            fields.append(pa.field(name, field.type, field.nullable or may_miss))
     types = (pa.float32(), pa.int32())
     measures = zip(names.measures, types, strict=False)
     return pa.schema([*fields, *(pa.field(name, type, is_outer) for name, type in measures)])
-
-
-def _fields(side: Side) -> list[pa.Field]:
-    schema = read_schema(side)
-    return [schema.field(name) for name in side.columns]

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -14,23 +15,30 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from lancestat.errors import PartitionsLost, StaleBase
-from lancestat.joins.action import BuildIndex, CommitResult, ExtendIndex, Probe, ReuseIndex
+from lancestat.errors import ListsLost, StaleBase
+from lancestat.joins.action import BuildIndex, CommitResult, JoinStage, Probe
 from lancestat.joins.output import result as output
-from lancestat.joins.planner import JoinFacts
-from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, JoinDistances
-from lancestat.joins.search.cost_model import SAMPLE_ROWS, Strategy
+from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts
+from lancestat.joins.search.cost_model import SAMPLE_ROWS, JoinSize, Strategy
 from lancestat.joins.search.distances import join_distances
 from lancestat.joins.search.index import IndexedSide, SearchParameters
 from lancestat.joins.search.neighbours import Neighbours, merge, nothing, share_found, within
 from lancestat.joins.search.search import ExactSearch
-from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, Rows, Scope, VectorSide
+from lancestat.joins.search.work import (
+    JoinOutcome,
+    JoinRequest,
+    JoinWork,
+    OutputState,
+    Rows,
+    Scope,
+    VectorSide,
+)
 from lancestat.joins.spark.groups import (
     GroupCells,
-    Grouping,
     GroupLayout,
     count_lines,
     keyed_widths,
+    lay_out,
 )
 from lancestat.joins.spark.ivf import IndexKeeper, IvfCells, IvfIndex, IvfWriter, split_lists
 from lancestat.joins.spark.job import (
@@ -51,13 +59,14 @@ from lancestat.joins.spark.job import (
     cut,
     cut_by_pairs,
     list_grid,
+    run_each,
     worker_task,
     written_chunk,
 )
-from lancestat.joins.spark.materialize import Materializer, PreviousResult, SameWidths, Widths
-from lancestat.joins.spark.reader import VectorReader
+from lancestat.joins.spark.materialize import Materializer, PreviousResult, Widths, same_widths
+from lancestat.joins.spark.reader import ParquetSide, VectorReader
 from lancestat.redact import secret_values
-from lancestat.runs.actions import OnStage, StageProgress
+from lancestat.runs.actions import OnStage
 from lancestat.spark.failure import job_error
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
@@ -70,9 +79,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexCells(ChunkSearch):
-    """Searches the index for the neighbours of left rows.
-
-    `recall` was measured on a sample of left rows, and `excluded` right rows cannot match.
+    """Searches the index; `recall` was measured on a sample, and `excluded` right rows cannot
+    match.
     """
 
     right: VectorReader = field(kw_only=True)
@@ -90,12 +98,9 @@ class IndexCells(ChunkSearch):
 def tuned_index(
     jobs: Jobs, left: VectorReader, right: VectorReader, request: JoinRequest, threads: int
 ) -> IndexCells | None:
-    """Find how far the index has to be searched, on a sample of left rows.
+    """Find how far the index has to be searched for the recall, on a sample of left rows.
 
-    One pass over the right side finds their true neighbours.
-
-    Returns:
-        None when the index does not reach the recall, however far it is searched.
+    One pass over the right side finds their true neighbours. None where no search reaches it.
     """
     queries = left.sample(SAMPLE_ROWS)
     truth, excluded = _true_neighbours(jobs, right, queries, request.k, threads)
@@ -119,18 +124,15 @@ def tuned_index(
 def _true_neighbours(
     jobs: Jobs, right: VectorReader, queries: NDArray[np.float32], k: int, threads: int
 ) -> tuple[Neighbours, int]:
-    def compare(
-        task_parts: Iterable[Rows],
-    ) -> Iterator[tuple[tuple[Neighbours, int], tuple[()]]]:
-        with worker_task(threads, right.side.storage_options, "sampling the recall"):
-            for rows in task_parts:
-                nearest, excluded = ExactSearch(queries, k, right.metric), 0
-                for block in right.blocks(rows):
-                    nearest.add(block.rows, block.positions)
-                    excluded += block.excluded
-                yield (nearest.neighbours(), excluded), ()
+    def compare(rows: Rows) -> tuple[Neighbours, int]:
+        nearest, excluded = ExactSearch(queries, k, right.metric), 0
+        for block in right.blocks(rows):
+            nearest.add(block.rows, block.positions)
+            excluded += block.excluded
+        return nearest.neighbours(), excluded
 
-    done = jobs.run(compare, cut(right.side.all_rows, jobs.cores))
+    options, parts = right.side.storage_options, cut(right.side.all_rows, jobs.cores)
+    done = run_each(jobs, compare, parts, options, "sampling the recall", threads)
     neighbours = merge([neighbours for neighbours, _ in done], k)
     return neighbours, sum(excluded for _, excluded in done)
 
@@ -281,104 +283,163 @@ def _result(table: pa.Table, request: JoinRequest, excluded: int, compared: int)
     return CellResult(matched, within(neighbours, request.limit), excluded, pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The neighbours that a strategy found, written but not committed.
+@dataclass(slots=True, kw_only=True)
+class PreparedJoin:
+    """A join on Spark whose sides are prepared; the other stages of its plan are its methods.
 
-    `groups` is the number of keys that rows of both sides have, None where keys are not compared.
+    `size` has the sizes of the rows to compare, and `known_right` the right rows of the last
+    result, where new ones are merged with it by keys. `unproven` is as in `JoinOutcome`. `place`
+    makes a place in scratch of a name, which `scratch_options` reach. `rollback` removes what was
+    written, when it is closed. Of a worker's error every method raises what the worker raised,
+    after Spark's own retries.
     """
 
-    strategy: Strategy
-    chunks: list[WrittenChunk]
-    accuracy: Accuracy = UNMEASURED
-    groups: int | None = None
-
-
-Stages = tuple[Probe, CommitResult]
-
-
-@dataclass(frozen=True, slots=True)
-class Searcher:
-    """Searches a grid of left and right rows by any strategy.
-
-    `place` makes a place in scratch of that name, which `scratch_options` reach. Every method
-    raises a WorkerError inside Spark's exception for what a worker raised, after Spark's own
-    retries.
-    """
-
+    work: JoinWork
     spark: SparkSession
     left: VectorReader
     right: VectorReader
-    request: JoinRequest
+    size: JoinSize
     grid: Grid
     materialize: Materializer
     on_stage: OnStage
     place: Callable[[str], str]
     scratch_options: Mapping[str, str] = field(repr=False)
+    unproven: Mapping[str, tuple[str, ...]]
+    rollback: ExitStack
     key_types: tuple[pa.DataType, ...] = ()
+    keeper: IndexKeeper | None = None
+    known_right: VectorReader | None = None
+    _search: Callable[[CellJob], list[WrittenChunk]] | None = None
+    _accuracy: Accuracy = UNMEASURED
+    _groups: int | None = None
+    _probed: Probe | None = None
+    _chunks: Sequence[WrittenChunk] = ()
+    _output: OutputState | None = None
 
     @property
     def jobs(self) -> Jobs:
         return jobs_of(self.spark)
 
     @property
-    def ivf_writer(self) -> IvfWriter:
-        return IvfWriter(self.jobs, self.left, self.right, self.request, self.threads)
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return self.jobs.cores
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The sides that are read in place, though they are no tables."""
+        readers = (self.left, self.right)
+        return tuple(reader.name for reader in readers if isinstance(reader.side, ParquetSide))
+
+    @property
+    def request(self) -> JoinRequest:
+        return self.work.request
 
     @property
     def threads(self) -> int:
         return task_threads(self.spark)
 
-    def exact(self, stages: Stages) -> SearchResult:
+    def build_index(self, stage: BuildIndex) -> bool:
+        """Write the right side in lists; return whether any of its rows can match."""
+        with self._task_errors():
+            if self.keeper is not None:
+                index = self.keeper.build(self._ivf_writer, stage.lists)
+            else:
+                built = self._ivf_writer.build(self.place("lists"), stage.lists)
+                index = None if built is None else built[0]
+        if index is not None:
+            self._search = partial(self._in_lists, index)
+        return index is not None
+
+    def use_index(self) -> None:
+        """Search the kept index, once the rows that it lacks are put into its lists."""
+        assert self.keeper is not None, "an index was found"
+        with self._task_errors():
+            index = self.keeper.use(self._ivf_writer)
+            if index is None:
+                raise ListsLost("the kept index has gone")
+        self._search = partial(self._in_lists, index)
+
+    def group_rows(self) -> None:
+        readers, counts_all = (self.left, self.right), self.work.scope is not Scope.NEW_LEFT
+        with self._task_errors():
+            layout = lay_out(
+                self.jobs, readers, self.key_types, counts_all, self.place, self.scratch_options
+            )
+        self._search, self._groups = partial(self._grouped, layout), layout.groups
+
+    def measure_index(self) -> bool:
+        """Tune the search of the right side's index; return whether it reaches the recall."""
+        with self._task_errors():
+            index = tuned_index(self.jobs, self.left, self.right, self.request, self.threads)
+        if index is not None:
+            self._search = partial(self._by_index, index)
+        return index is not None
+
+    def probe(self, stage: Probe, commit: JoinStage) -> None:
+        """Search neighbours, and write the rows of the result, which is progress of `commit`."""
+        search = self._search
+        if search is None:
+            search = self._by_spark if stage.strategy is Strategy.SPARK else self._exact
+        with self._task_errors():
+            if self.work.scope is Scope.NEW_RIGHT:
+                self._merge_with_last_result()
+            options = (self.threads, (stage, commit), self.on_stage)
+            self._chunks = search(CellJob(self.jobs, self.materialize, self.request, *options))
+        self._probed = stage
+
+    def commit(self, stage: CommitResult) -> None:
+        written = [chunk.written for chunk in self._chunks]
+        writer, schema = self.materialize.writer, self.materialize.schema
+        # From here on the writer commits or discards.
+        self.rollback.pop_all()
+        try:
+            if stage.appends:
+                assert self.work.increment is not None, "there is a result to go on from"
+                previous = self.work.increment.previous
+                self._output = output.append(writer, schema, previous, written)
+            else:
+                self._output = output.replace(writer, schema, written)
+        except BaseException:
+            output.discard(writer, written)
+            raise
+
+    @property
+    def outcome(self) -> JoinOutcome:
+        """What the join did, once its result is committed."""
+        assert self._probed is not None and self._output is not None, "the result is committed"
+        distances = join_distances(
+            (chunk.distances for chunk in self._chunks),
+            self.materialize.ranks,
+            len(self.left.side.all_rows),
+            # Bits that differ are whole numbers.
+            least_width=1.0 if self.request.metric.has_bits else 0.0,
+        )
+        return JoinOutcome(
+            self._probed.strategy.value,
+            self._counts(),
+            self._output,
+            sum(chunk.pairs for chunk in self._chunks),
+            self._accuracy,
+            self.unproven,
+            distances,
+            self._groups,
+        )
+
+    @property
+    def _ivf_writer(self) -> IvfWriter:
+        return IvfWriter(self.jobs, self.left, self.right, self.request, self.threads)
+
+    def _exact(self, job: CellJob) -> list[WrittenChunk]:
         if self.request.is_radius:
-            return self._within_distance(stages)
+            return self._within_distance(job)
+        self._accuracy = self._exact_accuracy
         parts = tuple(cut(self.right.side.all_rows, self.grid.parts))
         search = ExactCells(self.left, self.request, right=self.right, parts=parts)
-        chunks = self._job(stages).nearest(search, chunk_cells(self.grid), self.grid)
-        return SearchResult(Strategy.EXACT, chunks, self._exact_accuracy)
+        return job.nearest(search, chunk_cells(self.grid), self.grid)
 
-    def by_spark(self) -> SearchResult:
-        sides = (self.left, self.right)
-        nearest = NearestByJoin(self.spark, *sides, self.materialize, self.request, self.threads)
-        parts = cut(self.right.side.all_rows, self.grid.parts)
-        return SearchResult(Strategy.SPARK, nearest.search(self.grid.chunks, parts))
-
-    def grouped(self, layout: GroupLayout, stages: Stages) -> SearchResult:
-        grid = replace(self.grid.without_parts(self.jobs.cores), parts=2)
-        sides = (self.left.side, self.right.side)
-        search = GroupCells(layout, self.request, self.left.dimension, sides, grid.chunks)
-        cells, job = search.cells(self.jobs.cores), self._job(stages)
-        if self.request.is_radius:
-            place = self.place("pairs")
-            chunks = job.within(search, cells, grid.chunks, place, self.scratch_options)
-        else:
-            chunks = job.nearest(search, cells, grid)
-        return SearchResult(Strategy.EXACT, chunks, self._exact_accuracy, layout.groups)
-
-    def by_index(self, search: IndexCells, stages: Stages) -> SearchResult:
-        grid = self.grid.without_parts(self.jobs.cores)
-        chunks = self._job(stages).nearest(search, chunk_cells(grid), grid)
-        accuracy = Accuracy(search.recall, search.parameters.nprobes)
-        return SearchResult(Strategy.INDEX, chunks, accuracy)
-
-    def in_lists(self, index: IvfIndex, stages: Stages) -> SearchResult:
-        """Search the lists, and measure the recall on the way where that spares a pass over them.
-
-        Of many left rows the search takes so much longer than the pass that it would be a pity to
-        learn only afterwards that too few lists were visited.
-        """
-        if index.measure is None:
-            return self._in_lists(index, stages)
-        if len(self._list_grid(index).chunks) > 1 or self.request.max_distance is not None:
-            return self._in_lists(index.measure(index.nprobes), stages)
-        result = self._in_lists(index, stages)
-        if self.request.reached_by(result.accuracy.recall):
-            return result
-        # What was written is not committed, like that of a repeated attempt.
-        return self._in_lists(index.measure(None), stages)
-
-    def _within_distance(self, stages: Stages) -> SearchResult:
-        chunks = self.grid.without_parts(self.jobs.cores).chunks
+    def _within_distance(self, job: CellJob) -> list[WrittenChunk]:
+        chunks = self.grid.without_parts(self.cores).chunks
         left = chunks
         if self.request.pairs_once:
             rows = Rows(chunks[0].start, chunks[-1].stop)
@@ -392,217 +453,115 @@ class Searcher:
             parts=(self.right.side.all_rows,),
         )
         cells = chunk_cells(Grid(left, 1))
-        place = self.place("pairs")
-        written = self._job(stages).within(search, cells, chunks, place, self.scratch_options)
-        return SearchResult(Strategy.EXACT, written)
+        return job.within(search, cells, chunks, self.place("pairs"), self.scratch_options)
 
-    def _in_lists(self, index: IvfIndex, stages: Stages) -> SearchResult:
-        grid = self._list_grid(index)
-        parts = split_lists(index.lists.list_rows, grid.parts)
-        searched = replace(index, measure=None)
-        search = IvfCells(self.left, self.request, index=searched, parts=parts)
-        chunks = self._job(stages).nearest(search, chunk_cells(grid), grid)
-        sampled = chunks[0].sampled
-        recall = index.recall if sampled is None else sampled.recall()
-        return SearchResult(Strategy.IVF, chunks, Accuracy(recall, index.nprobes))
+    def _by_spark(self, job: CellJob) -> list[WrittenChunk]:
+        sides = (self.left, self.right)
+        nearest = NearestByJoin(self.spark, *sides, self.materialize, self.request, self.threads)
+        return nearest.search(self.grid.chunks, cut(self.right.side.all_rows, self.grid.parts))
 
-    def _list_grid(self, index: IvfIndex) -> Grid:
-        return list_grid(
+    def _grouped(self, layout: GroupLayout, job: CellJob) -> list[WrittenChunk]:
+        self._accuracy = self._exact_accuracy
+        grid = replace(self.grid.without_parts(self.cores), parts=2)
+        sides = (self.left.side, self.right.side)
+        search = GroupCells(layout, self.request, self.left.dimension, sides, grid.chunks)
+        cells = search.cells(self.cores)
+        if not self.request.is_radius:
+            return job.nearest(search, cells, grid)
+        return job.within(search, cells, grid.chunks, self.place("pairs"), self.scratch_options)
+
+    def _by_index(self, search: IndexCells, job: CellJob) -> list[WrittenChunk]:
+        self._accuracy = Accuracy(search.recall, search.parameters.nprobes)
+        grid = self.grid.without_parts(self.cores)
+        return job.nearest(search, chunk_cells(grid), grid)
+
+    def _in_lists(self, index: IvfIndex, job: CellJob) -> list[WrittenChunk]:
+        """Search the lists, and measure the recall on the way where that spares a pass over them.
+
+        Of many left rows the search takes so much longer than the pass that it would be a pity to
+        learn only afterwards that too few lists were visited.
+        """
+        grid = list_grid(
             self.left.side.all_rows,
             int(index.lists.list_rows.sum()),
             self.grid,
             dimension=self.left.dimension,
             k=self.request.searched,
-            cores=self.jobs.cores,
+            cores=self.cores,
         )
-
-    def _job(self, stages: Stages) -> CellJob:
-        options = (self.threads, stages, self.on_stage)
-        return CellJob(self.jobs, self.materialize, self.request, *options)
+        is_long = len(grid.chunks) > 1 or self.request.max_distance is not None
+        if index.measure is not None and is_long:
+            index = index.measure(index.nprobes)
+        parts = split_lists(index.lists.list_rows, grid.parts)
+        searched = replace(index, measure=None)
+        search = IvfCells(self.left, self.request, index=searched, parts=parts)
+        chunks = job.nearest(search, chunk_cells(grid), grid)
+        sampled = chunks[0].sampled
+        recall = index.recall if sampled is None else sampled.recall()
+        if index.measure is not None and not self.request.reached_by(recall):
+            # What was written is not committed, like that of a repeated attempt.
+            return self._in_lists(index.measure(None), job)
+        self._accuracy = Accuracy(recall, index.nprobes)
+        return chunks
 
     @property
     def _exact_accuracy(self) -> Accuracy:
         is_approximate = self.request.is_approximate and not self.request.is_radius
         return Accuracy(1.0 if is_approximate else None)
 
-
-Search = Callable[[Searcher, Stages], SearchResult]
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedJoin:
-    """A join as `runs.evaluator.PreparedJoin` has it, on Spark.
-
-    Args:
-        work: The rows to compare, and the place of the result.
-        facts: The facts about the sides.
-        searcher: Searches both sides.
-        excluded: The right rows that were left out when that side was written.
-        unproven: As in `JoinOutcome`.
-        rollback: Removes what was written, when it is closed.
-        probing: The stage that searches.
-        search: How to search, None for what that stage says.
-        keeper: The kept indexes of the right side, where it may have any.
-        known_right: Under keys, the right rows of the last result, where new ones are merged.
-    """
-
-    work: JoinWork
-    facts: JoinFacts
-    searcher: Searcher
-    excluded: int
-    unproven: Mapping[str, tuple[str, ...]]
-    rollback: ExitStack
-    probing: Probe
-    search: Search | None = None
-    keeper: IndexKeeper | None = None
-    known_right: VectorReader | None = None
-
-    def build_index(self, stage: BuildIndex) -> PreparedJoin | None:
-        writer, keeper = self.searcher.ivf_writer, self.keeper
-        with self._task_errors():
-            if keeper is not None:
-                return self._in_lists(keeper.build(writer, stage.lists))
-            built = writer.build(self.searcher.place("lists"), stage.lists)
-            return self._in_lists(None if built is None else built[0])
-
-    def reuse_index(self, stage: ReuseIndex) -> PreparedJoin | None:
-        assert self.keeper is not None, "an index was found"
-        with self._task_errors():
-            return self._in_lists(self.keeper.reuse(self.searcher.ivf_writer))
-
-    def extend_index(self, stage: ExtendIndex) -> PreparedJoin | None:
-        assert self.keeper is not None, "an index was found"
-        with self._task_errors():
-            return self._in_lists(self.keeper.extend(self.searcher.ivf_writer))
-
-    def _in_lists(self, index: IvfIndex | None) -> PreparedJoin | None:
-        if index is None:
-            return None
-        return replace(self, search=lambda searcher, stages: searcher.in_lists(index, stages))
-
-    def group_rows(self) -> PreparedJoin:
-        searcher, counts_all = self.searcher, self.work.scope is not Scope.NEW_LEFT
-        with self._task_errors():
-            layout = Grouping(
-                searcher.jobs,
-                searcher.left,
-                searcher.right,
-                searcher.key_types,
-                counts_all,
-                searcher.scratch_options,
-            ).lay_out(searcher.place)
-        return replace(self, search=lambda searcher, stages: searcher.grouped(layout, stages))
-
-    def measure_index(self) -> PreparedJoin | None:
-        searcher = self.searcher
-        sides, threads = (searcher.left, searcher.right), searcher.threads
-        with self._task_errors():
-            index = tuned_index(searcher.jobs, *sides, searcher.request, threads)
-        if index is None:
-            return None
-        return replace(self, search=lambda searcher, stages: searcher.by_index(index, stages))
-
-    def probe(self, stage: Probe) -> PreparedJoin:
-        return replace(self, probing=stage)
-
-    def merge_neighbours(self) -> PreparedJoin:
+    def _merge_with_last_result(self) -> None:
+        """Let tasks merge what they find with the neighbours that the last run found."""
         increment = self.work.increment
         assert increment is not None, "there is a result to go on from"
         state = increment.previous
-        with self._task_errors():
-            searcher, widths, lines = self._known_lines(increment.known)
+        widths, lines = self._known_lines(increment.known)
         if sum(lines) != state.rows:
             raise StaleBase(
                 f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
             )
         previous = PreviousResult(state, widths, tuple(accumulate(lines[:-1], initial=0)))
-        merging = replace(searcher.materialize, previous=previous)
-        return replace(self, searcher=replace(searcher, materialize=merging))
+        self.materialize = replace(self.materialize, previous=previous)
 
-    def _known_lines(self, known: JoinCounts[int]) -> tuple[Searcher, Widths, list[int]]:
-        searcher, k = self.searcher, self.work.request.k
+    def _known_lines(self, known: JoinCounts[int]) -> tuple[Widths, list[int]]:
+        """Return the widths of left rows in the last result, and its lines for each chunk."""
+        k, materialize = self.request.k, self.materialize
         if self.known_right is not None:
             # A search by keys divides the left rows alone.
-            whole = searcher.grid.without_parts(searcher.jobs.cores)
+            self.grid = self.grid.without_parts(self.cores)
             keyed = keyed_widths(
-                searcher.jobs, searcher.left, self.known_right, searcher.key_types, k,
+                self.jobs, self.left, self.known_right, self.key_types, k,
                 all_match=not known.excluded_right_rows,
             )  # fmt: skip
-            lines = count_lines(searcher.jobs, searcher.materialize, whole.chunks, keyed)
-            return replace(searcher, grid=whole), keyed, lines
+            return keyed, count_lines(self.jobs, materialize, self.grid.chunks, keyed)
         width = min(k, known.right_rows - known.excluded_right_rows)
-        chunks, materialize = searcher.grid.chunks, searcher.materialize
-        valid = count_valid(searcher.jobs, searcher.left, chunks)
+        chunks = self.grid.chunks
+        valid = count_valid(self.jobs, self.left, chunks)
+        each, none = map(int, materialize.lines(np.array([width, 0])))
         lines = [
-            materialize.line_count(matching, len(rows) - matching, width)
+            matching * each + (len(rows) - matching) * none
             for matching, rows in zip(valid, chunks, strict=True)
         ]
-        return searcher, SameWidths(width), lines
-
-    def commit(self, stage: CommitResult) -> JoinOutcome:
-        with self._task_errors():
-            result = self._searched((self.probing, stage))
-        self.searcher.on_stage(StageProgress(stage))
-        materialize, increment = self.searcher.materialize, self.work.increment
-        written = [chunk.written for chunk in result.chunks]
-        # From here on the writer commits or discards.
-        self.rollback.pop_all()
-        try:
-            if stage.appends:
-                assert increment is not None, "there is a result to go on from"
-                previous = increment.previous
-                state = output.append(materialize.writer, materialize.schema, previous, written)
-            else:
-                state = output.replace(materialize.writer, materialize.schema, written)
-        except BaseException:
-            output.discard(materialize.writer, written)
-            raise
-        return JoinOutcome(
-            result.strategy.value,
-            self._counts(result.chunks),
-            state,
-            sum(chunk.pairs for chunk in result.chunks),
-            result.accuracy,
-            self.unproven,
-            self._distances(result.chunks),
-            result.groups,
-        )
-
-    def _searched(self, stages: Stages) -> SearchResult:
-        if self.search is not None:
-            return self.search(self.searcher, stages)
-        if self.probing.strategy is Strategy.SPARK:
-            return self.searcher.by_spark()
-        return self.searcher.exact(stages)
-
-    def _distances(self, chunks: Sequence[WrittenChunk]) -> JoinDistances | None:
-        return join_distances(
-            (chunk.distances for chunk in chunks),
-            self.searcher.materialize.ranks,
-            len(self.searcher.left.side.all_rows),
-            # Bits that differ are whole numbers.
-            least_width=1.0 if self.work.request.metric.has_bits else 0.0,
-        )
+        return partial(same_widths, width), lines
 
     @contextmanager
     def _task_errors(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            secrets = secret_values(self.searcher.materialize.writer.storage_options)
+            secrets = secret_values(self.materialize.writer.storage_options)
             failure = job_error(error, f"joining '{self.work.node}'", secrets)
-            if isinstance(failure, PartitionsLost) and self.keeper is not None:
+            if isinstance(failure, ListsLost) and self.keeper is not None:
                 self.keeper.withdraw()
             raise failure from None
 
-    def _counts(self, chunks: Sequence[WrittenChunk]) -> JoinCounts[int]:
-        left_rows = len(self.searcher.left.side.all_rows)
+    def _counts(self) -> JoinCounts[int]:
+        left_rows, right = len(self.left.side.all_rows), self.right.side
         counts = JoinCounts(
             left_rows,
-            len(self.searcher.right.side.all_rows) + self.excluded,
-            left_rows - sum(chunk.matched for chunk in chunks),
+            len(right.all_rows) + right.excluded,
+            left_rows - sum(chunk.matched for chunk in self._chunks),
             # Every chunk has met the whole right side.
-            self.excluded + chunks[0].excluded,
+            right.excluded + self._chunks[0].excluded,
         )
         if self.work.increment is None:
             return counts

@@ -40,21 +40,15 @@ _ALIAS = "org.apache.spark.sql.catalyst.expressions.Alias"
 _ATTRIBUTE = "org.apache.spark.sql.catalyst.expressions.AttributeReference"
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
-    """The row groups of a file whose middle is in that range of bytes, as Spark cuts files."""
-
-    path: str
-    start: int
-    length: int
+# A path, a start and a length in bytes: Spark reads the row groups whose middle is there.
+_Split = tuple[str, int, int]
 
 
 def parquet_scan(rows: DataFrame) -> ParquetScan | None:
     """Return the scan that a DataFrame is; None for others, or if Spark may read it otherwise.
 
-    Filters, partition columns, files elsewhere than on this machine's file systems, and columns of
-    other types than numbers, strings, bytes, booleans and lists of float and double are left to
-    Spark, and so are files whose columns are not all of the types that Spark gives them.
+    Filters, partition columns, remote files, columns of other types than numbers, strings, bytes,
+    booleans and lists of floats, and files of other types than Spark gives them are left to Spark.
     """
     types = [_arrow_type(field.dataType) for field in rows.schema.fields]
     if any(type is None for type in types):
@@ -124,14 +118,14 @@ def _partitions(partitions: Any) -> tuple[tuple[_Split, ...], ...] | None:
             uri = file.toPath().toUri()
             if uri.getScheme() != "file":
                 return None
-            splits.append(_Split(uri.getPath(), file.start(), file.length()))
+            splits.append((uri.getPath(), file.start(), file.length()))
         partition_splits.append(tuple(splits))
     return tuple(partition_splits)
 
 
 def _footers(splits: Sequence[Sequence[_Split]]) -> dict[str, pq.FileMetaData] | None:
     """Read the metadata of all files by path; None where there are many or one has none."""
-    paths = sorted({split.path for partition in splits for split in partition})
+    paths = sorted({path for partition in splits for path, _, _ in partition})
     if len(paths) > MOST_FILES:
         return None
     try:
@@ -168,12 +162,11 @@ def _row_groups(
 ) -> tuple[RowGroup, ...]:
     """Choose row groups as `ParquetMetadataConverter.filterFileMetaDataByMidpoint` does."""
     row_groups = []
-    for split in splits:
-        file = files[split.path]
-        for number in range(file.num_row_groups):
-            group = file.row_group(number)
-            if split.start <= _middle(group) < split.start + split.length:
-                row_groups.append(RowGroup(split.path, number, group.num_rows))
+    for path, start, length in splits:
+        for number in range(files[path].num_row_groups):
+            group = files[path].row_group(number)
+            if start <= _middle(group) < start + length:
+                row_groups.append(RowGroup(path, number, group.num_rows))
     return tuple(row_groups)
 
 
@@ -211,21 +204,16 @@ def _arrow_type(type: DataType) -> pa.DataType | None:
 
 def _decoded_type(type: pa.DataType) -> pa.DataType:
     """Return a type without dictionaries, views and large offsets."""
-    if pa.types.is_dictionary(type):
+    is_ = pa.types
+    if is_.is_dictionary(type):
         return _decoded_type(type.value_type)
-    if pa.types.is_large_string(type) or pa.types.is_string_view(type):
+    if is_.is_large_string(type) or is_.is_string_view(type):
         return pa.string()
-    if pa.types.is_large_binary(type) or pa.types.is_binary_view(type):
+    if is_.is_large_binary(type) or is_.is_binary_view(type):
         return pa.binary()
-    if _is_list(type):
+    if is_.is_list(type) or is_.is_large_list(type) or is_.is_fixed_size_list(type):
         return pa.list_(_decoded_type(type.value_type))
     return type
-
-
-def _is_list(type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type)
-    )
 
 
 def _class(java: Any) -> str:
@@ -252,10 +240,10 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ParquetScan:
-    """Columns of Parquet files; travels to Spark's workers.
+    """Columns of Parquet files, by the files' names for those of `schema`; travels to Spark's
+    workers.
 
-    `partitions` are those that Spark would make, so that rows come in the same order; `columns`
-    are the files' names for those of `schema`, and `column_bytes` their compressed sizes.
+    `partitions` are those that Spark would make, so that rows come in the same order.
     """
 
     partitions: tuple[tuple[RowGroup, ...], ...]
@@ -287,7 +275,7 @@ class ParquetScan:
 class ParquetSide:
     """Rows with vectors that are read where they are: the same to a search as a `VectorSide`.
 
-    A row's position is that in the order in which Spark reads the files. `has_bits` is as there.
+    A row's position is that in the order in which Spark reads the files; other fields are as there.
     """
 
     scan: ParquetScan
@@ -296,6 +284,8 @@ class ParquetSide:
     storage_options: Mapping[str, str] = field(repr=False, default_factory=dict)
     keys: tuple[str, ...] = ()
     has_bits: bool = False
+    dimension: int | None = None
+    excluded: int = 0
 
     @property
     def all_rows(self) -> Rows:
@@ -356,11 +346,7 @@ _offsets: dict[_Key, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 def select_rows(
     dataset: lance.LanceDataset, live: tuple[FragmentRows, ...], filter: str
 ) -> tuple[tuple[FragmentRows, ...], Selection]:
-    """Count the rows of each fragment that pass a filter in Lance's SQL.
-
-    Returns:
-        The fragments with those rows alone, and the selection.
-    """
+    """Return fragments with only the rows that pass a filter in Lance's SQL, and the selection."""
     counts = [(part.id, count_rows(dataset.get_fragment(part.id), filter)) for part in live]
     selected = fragment_rows(counts)
     ids = {part.id for part in selected}
@@ -375,7 +361,7 @@ def read_selected(
     for part in side.ranges(rows):
         physical = RowRange(part.fragment_id)
         if part.count != counts[part.fragment_id]:
-            offsets, _ = _matches(side, selection, part.fragment_id)
+            offsets, _ = matches(side, selection, part.fragment_id)
             first, last = offsets[part.offset], offsets[part.offset + (part.count or 0) - 1]
             physical = RowRange(part.fragment_id, int(first), int(last - first) + 1)
         yield from read_range(
@@ -393,51 +379,13 @@ def live_positions(
     whole = {part.id: part for part in selection.live}
     for part, (start, stop) in zip(side.fragments, pairwise(edges), strict=True):
         if stop > start:
-            _, offsets = _matches(side, selection, part.id)
+            _, offsets = matches(side, selection, part.id)
             inside = offsets[positions[start:stop] - part.start]
             live[start:stop] = whole[part.id].start + inside
     return live
 
 
-def places_of(
-    left: VectorSide, right: VectorSide, positions: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where left rows are among the rows of the right side, which is the same dataset.
-
-    Args:
-        left: A side.
-        right: The other one, over the same fragments before its filter.
-        positions: Ascending positions of left rows.
-
-    Returns:
-        The position of each row on the right side, -1 for one that its filter does not pass; and
-        the position of the first right row after it.
-    """
-    live = positions
-    if left.selection is not None:
-        live = live_positions(left, left.selection, positions)
-    if right.selection is None:
-        return live, live + 1
-    own, after = np.full(len(live), -1, np.int64), np.empty(len(live), np.int64)
-    # Fragments of which no row passes are not among those of the selection.
-    firsts = np.array([part.start for part in right.selection.live], np.int64)
-    starts = np.array([*(part.start for part in right.fragments), right.all_rows.stop], np.int64)
-    at = np.searchsorted(firsts, live, side="right") - 1
-    after[:] = starts[at + 1]
-    for number, part in enumerate(right.selection.live):
-        here = np.flatnonzero((at == number) & (live < part.start + part.rows))
-        if not len(here):
-            continue
-        _, offsets = _matches(right, right.selection, part.id)
-        inside = live[here] - part.start
-        place = np.searchsorted(offsets, inside)
-        passes = offsets[np.minimum(place, len(offsets) - 1)] == inside
-        own[here] = np.where(passes, starts[number] + place, -1)
-        after[here] = starts[number] + place + passes
-    return own, after
-
-
-def _matches(
+def matches(
     side: VectorSide, selection: Selection, fragment_id: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return which rows of a fragment pass, by their places among physical and live rows."""
@@ -446,22 +394,12 @@ def _matches(
         while len(_offsets) >= _REMEMBERED:
             del _offsets[next(iter(_offsets))]
         with pinned_reads(side.pin, side.storage_options):
-            _offsets[key] = _scanned(side, selection, fragment_id)
+            fragment = pinned_dataset(side.pin, side.storage_options).get_fragment(fragment_id)
+            physical = live = physical_offsets(fragment, selection.filter)
+            if fragment.metadata.deletion_file is not None:
+                live = np.searchsorted(physical_offsets(fragment, None), physical)
+        _offsets[key] = physical, live
     return _offsets[key]
-
-
-def _scanned(
-    side: VectorSide, selection: Selection, fragment_id: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    fragment = pinned_dataset(side.pin, side.storage_options).get_fragment(fragment_id)
-    physical = physical_offsets(fragment, selection.filter)
-    if fragment.metadata.deletion_file is None:
-        return physical, physical
-    return physical, np.searchsorted(physical_offsets(fragment, None), physical)
-
-
-def matching_offsets(side: VectorSide, selection: Selection, fragment_id: int) -> NDArray[np.int64]:
-    return _matches(side, selection, fragment_id)[0]
 
 
 def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArray[np.int64]:
@@ -553,32 +491,24 @@ class VectorReader:
             source=source,
         )
 
-    def take(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        taken = self.look_up(positions)
-        return taken.values[taken.valid]
-
     def look_up(self, positions: NDArray[np.int64]) -> Vectors:
         column = take(self.side, positions, (self.side.vector,)).column(0)
-        source = f"the {self.name} side"
-        has_bits = self.side.has_bits
-        return vectors(column, self.dimension, self.metric, has_bits=has_bits, source=source)
+        return self._vectors(column, 0)
 
     def sample(self, count: int, together: int = 1) -> NDArray[np.float32]:
-        """Return vectors of evenly spread rows that can match, the same in every run.
+        """Return up to `count` vectors of evenly spread rows that can match, the same in every run.
 
-        Args:
-            count: At most so many.
-            together: How many rows in a row are taken at each position, which reads faster.
+        So many rows `together` are taken at each position, which reads faster.
         """
         rows = self.side.all_rows
         runs = count // together
         if runs < 2 or runs * together >= len(rows):
-            return self.take(np.arange(rows.start, rows.stop)[:count])
-        firsts = rows.start + np.arange(runs) * (len(rows) - together) // (runs - 1)
-        return self.take((firsts[:, None] + np.arange(together)).ravel())
-
-    def count(self, rows: Rows) -> int:
-        return int(np.count_nonzero(self.valid(rows)))
+            positions = np.arange(rows.start, rows.stop)[:count]
+        else:
+            firsts = rows.start + np.arange(runs) * (len(rows) - together) // (runs - 1)
+            positions = (firsts[:, None] + np.arange(together)).ravel()
+        taken = self.look_up(positions)
+        return taken.values[taken.valid]
 
     def valid(self, rows: Rows) -> NDArray[np.bool_]:
         is_valid = np.ones(len(rows), np.bool_)
@@ -619,16 +549,44 @@ def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> 
 def row_places(
     left: Side, right: Side, positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the right positions of left rows of the same dataset, and those of the rows after.
+    """Return where left rows are among those of the right side, which is the same dataset.
 
-    The first are -1 for rows that are not on the right side.
+    Also the position of the first right row after each; rows that its filter does not pass are at
+    -1.
     """
     assert isinstance(left, VectorSide) and isinstance(right, VectorSide)
-    if (positions[:-1] <= positions[1:]).all():
-        return places_of(left, right, positions)
-    order = np.argsort(positions)
-    own, after = np.empty(len(positions), np.int64), np.empty(len(positions), np.int64)
-    own[order], after[order] = places_of(left, right, positions[order])
+    order = np.argsort(positions, kind="stable")
+    live = positions[order]
+    if left.selection is not None:
+        live = live_positions(left, left.selection, live)
+    own, after = np.empty(len(live), np.int64), np.empty(len(live), np.int64)
+    own[order], after[order] = (
+        (live, live + 1) if right.selection is None else _selected_places(right, live)
+    )
+    return own, after
+
+
+def _selected_places(
+    side: VectorSide, live: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return `row_places` on a side with a filter, of ascending positions in a scan without it."""
+    assert side.selection is not None
+    own = np.full(len(live), -1, np.int64)
+    # Fragments of which no row passes are not among those of the selection.
+    firsts = np.array([part.start for part in side.selection.live], np.int64)
+    starts = np.array([*(part.start for part in side.fragments), side.all_rows.stop], np.int64)
+    at = np.searchsorted(firsts, live, side="right") - 1
+    after = starts[at + 1]
+    for number, part in enumerate(side.selection.live):
+        here = np.flatnonzero((at == number) & (live < part.start + part.rows))
+        if not len(here):
+            continue
+        _, offsets = matches(side, side.selection, part.id)
+        inside = live[here] - part.start
+        place = np.searchsorted(offsets, inside)
+        passes = offsets[np.minimum(place, len(offsets) - 1)] == inside
+        own[here] = np.where(passes, starts[number] + place, -1)
+        after[here] = starts[number] + place + passes
     return own, after
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.errors import PartitionsLost, ScratchUnusable
+from lancestat.errors import ListsLost, ScratchUnusable
 from lancestat.joins.search.neighbours import Neighbours, merge, share_found
 from lancestat.joins.search.scratch_tables import Pairs, PairStore, write_pairs
 from tests.examples import examples
@@ -122,7 +122,7 @@ def test_files_that_are_gone_or_cannot_be_written_are_errors(tmp_path: Path) -> 
     store = PairStore.of([written], edges, uri, {})
     [file] = Path(uri, "data").iterdir()
     file.unlink()
-    with pytest.raises(PartitionsLost, match=r"pairs\.lance cannot be read"):
+    with pytest.raises(ListsLost, match=r"pairs\.lance cannot be read"):
         list(store.neighbours())
     (tmp_path / "file").write_text("")
     with pytest.raises(ScratchUnusable):

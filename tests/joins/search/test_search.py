@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.joins.search import prefilter as screen_module
+from lancestat.joins.search import prefilter as prefilter_module
 from lancestat.joins.search import search as search_module
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, merge, within, without
-from lancestat.joins.search.prefilter import Frame
+from lancestat.joins.search.prefilter import Scaling
 from lancestat.joins.search.search import UNLIMITED, ExactSearch, RowList, search
 from lancestat.joins.search.work import distance_limit
 from tests.examples import examples
@@ -121,7 +121,7 @@ def test_lists_of_short_rows_do_not_reduce_the_accuracy_of_others(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_queries_that_the_frame_of_others_rounds_to_almost_zero_are_exact(seed: int) -> None:
+def test_queries_that_the_scaling_of_others_rounds_to_almost_zero_are_exact(seed: int) -> None:
     random = np.random.default_rng(seed)
     lengths = np.array([3e-18, *[1e19] * 9, 1e28], np.float32)[:, None]
     queries, rows = normal(random, 11, 5) * lengths, normal(random, 600, 5) * np.float32(5e37)
@@ -269,7 +269,7 @@ def test_lists_of_rows_are_searched_for_some_queries_each(
         queries, k, metric, limit=limit, after=after, like=rows if total else None
     )
     with pytest.MonkeyPatch.context() as patch:
-        for module in (search_module, screen_module):
+        for module in (search_module, prefilter_module):
             patch.setattr(module, "HELD_PAIRS", held)
             patch.setattr(module, "TILE_ROWS", tile)
         nearest.add_lists(rows, places, lists)
@@ -333,7 +333,7 @@ def test_products_with_the_largest_possible_error_do_not_change_the_result(
     def multiply(asked: Matrix, offered: Matrix, out: Matrix) -> None:
         out[:] = noisy(asked, offered)
 
-    monkeypatch.setattr(screen_module, "multiply", multiply)
+    monkeypatch.setattr(prefilter_module, "multiply", multiply)
     after = np.full(60, 1) if is_after else None
     nearest = ExactSearch(queries, 10, metric, after=after)
     nearest.add(rows, np.arange(12_000))
@@ -348,10 +348,10 @@ def test_no_row_within_a_limit_falls_below_the_threshold(metric: Metric, exponen
     random = np.random.default_rng(20)
     queries = normal(random, 50, 24) * np.float32(10.0**exponent)
     rows = normal(random, 50, 24) * np.float32(10.0**exponent)
-    frame = Frame.around(queries, rows, metric)
-    asked, offered = frame.prepare_queries(queries), frame.prepare_rows(rows)
+    scaling = Scaling.around(queries, rows, metric)
+    asked, offered = scaling.prepare_queries(queries), scaling.prepare_rows(rows)
     limit = metric.distances(queries, rows).astype(np.float32)
-    added, _ = frame.thresholds(limit, asked, offered, frame.error(asked, offered))
+    added, _ = scaling.thresholds(limit, asked, offered, scaling.error(asked, offered))
     asked.values[:, -1] = added
     sums = np.einsum("nd,nd->n", asked.values.astype(np.float64), offered.values.astype(np.float64))
     sizes = np.einsum(

@@ -1,4 +1,4 @@
-"""Rows of a result are assembled in batches of bounded size, independent of their width."""
+"""What joins write: sides in scratch, and batches of the result."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lancestat.errors import RunError, ScratchUnusable, SideNotWritten
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import OutputWriter
+from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.neighbours import Neighbours
 from lancestat.joins.search.work import JoinKind, PinnedTable, Rows, VectorSide, output_names
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk, output_schema
+from lancestat.joins.spark.sides import SideWriter
 from lancestat.lake.open import snapshot
 
 WIDTH = 200_000
@@ -41,9 +44,8 @@ def test_wide_columns_come_in_small_batches(
     places = np.random.default_rng(1).integers(0, 50, (LEFT, K))
     distances = np.tile(np.arange(K, dtype=np.float32), (LEFT, 1))
 
-    made.write(
-        ProbedChunk(0, Rows(0, LEFT), np.ones(LEFT, np.bool_), Neighbours(places, distances))
-    )
+    found = Neighbours(places, distances)
+    made.write(0, [ProbedChunk(0, Rows(0, LEFT), np.ones(LEFT, np.bool_), found)])
 
     later = batches[1:]
     assert len(later) > 5
@@ -52,3 +54,23 @@ def test_wide_columns_come_in_small_batches(
     assert table["id"].to_pylist() == np.repeat(np.arange(LEFT), K).tolist()
     assert table["text"].to_pylist() == [texts[place] for place in places.ravel()]
     assert table["_rank"].to_pylist() == [1, 2, 3] * LEFT
+
+
+@pytest.mark.parametrize(
+    ("column", "folder", "kind"),
+    [
+        (pa.array([[1]], pa.list_view(pa.int32())), "scratch", SideNotWritten),
+        (pa.array([1]), "file/scratch", ScratchUnusable),
+    ],
+    ids=["a type that Lance lacks", "scratch below a file"],
+)
+def test_a_side_that_cannot_be_written_names_the_cause(
+    tmp_path: Path, column: pa.Array, folder: str, kind: type[RunError]
+) -> None:
+    (tmp_path / "file").write_text("")
+    vector = pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2))
+    batch = pa.RecordBatch.from_arrays([column, vector], names=["c0", "vector"])
+    writer = SideWriter(str(tmp_path / folder), "right", L2, False, {})
+
+    with pytest.raises(kind, match="the right side cannot be written: OSError"):
+        writer.write(0, [batch])
