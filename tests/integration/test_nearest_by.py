@@ -270,9 +270,9 @@ def test_sides_without_rows_and_with_fewer_than_k(
 def test_vectors_that_only_spark_compares_so_are_compared_by_spark(
     session: SparkSession, searches: Searches, function: str, odd: list[float]
 ) -> None:
-    view(session, "left_side", [*floats(8, 5, 2)])
-    if not odd:
-        views(session, [[], None], [[], None] if not odd else [*floats(9, 5, 2), odd, odd])
+    empty: list[Vector] = [[], None]
+    right = [*floats(9, 5, 2), odd, odd] if odd else empty
+    views(session, floats(8, 5, 2) if odd else empty, right)
     rows = session.sql(query(function, 6)).collect()
     assert len(searches.requests) == 1
     with sparks_own(session):
@@ -284,7 +284,8 @@ def test_vectors_that_only_spark_compares_so_are_compared_by_spark(
 
 def test_the_last_row_of_many_is_left_to_spark_too(session: SparkSession) -> None:
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-    views(session, floats(8, 5, 2), [*floats(9, 200, 2), [math.nan, math.nan]], parts=1)
+    view(session, "left_side", floats(8, 5, 2))
+    view(session, "right_side", [*floats(9, 200, 2), [math.nan, math.nan]], parts=1)
     assert compared(session, query("vector_l2_distance", 201), 201)
 
 
