@@ -192,7 +192,6 @@ def summary_of(now: Snapshot) -> TableSummary:
 def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
     """Blocks of partials whose bounds are the ids of their fragments."""
     from lancestat.state.partials import block_digest, slices
-    from lancestat.state.values import BlockKey, SummaryBlock
 
     partials = full_partials(61)
     numbers = count()
@@ -208,7 +207,7 @@ def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
                 )
                 for number, group in enumerate(summary.groups[place])
             )
-            yield SummaryBlock(BlockKey(field, block_digest(digests[place])), partials_of_group)
+            yield (field, block_digest(digests[place])), partials_of_group
 
 
 def turned(sketch: Sketch, by: int) -> Sketch:

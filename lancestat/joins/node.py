@@ -47,7 +47,8 @@ from lancestat.spark.session import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of, local_cores, node_digest
 from lancestat.state.retention import GarbageReport
-from lancestat.state.values import StateReader, canonical_uri, join_identity
+from lancestat.state.store import StateReader
+from lancestat.state.values import canonical_uri, join_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 from lancestat import codec
 from lancestat.codec import Instant
 from lancestat.spec.model import NodeKind
-from lancestat.state.values import StateReader, StoredRecord, join_identity
+from lancestat.state.store import StateReader
+from lancestat.state.values import StoredRecord, join_identity
 
 Rows = TypeVar("Rows", bound="int | None", covariant=True)
 
@@ -170,7 +171,7 @@ def stored_record(record: JoinRecord) -> StoredRecord:
     """Return the stored form of a record."""
     members = codec.flattened(codec.builtins(record), *JOIN_MEASURES)
     key = join_identity(record.node)
-    return StoredRecord(key, codec.encode(members, separators=(",", ":")))
+    return key, codec.encode(members, separators=(",", ":"))
 
 
 def decode_record(stored: str) -> JoinRecord:

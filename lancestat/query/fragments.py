@@ -28,7 +28,8 @@ from lancestat.query.predicates.filter import Filter, columns_of
 from lancestat.query.pruning import ColumnBounds, Mask, bound_values, may_match, must_match
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.partials import block_digest, contents, group_digest, slices
-from lancestat.state.values import BlockKey, StateReader, TableSummary, quantile_key
+from lancestat.state.store import StateReader
+from lancestat.state.values import BlockKey, TableSummary, quantile_key
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import Bound, ColumnPartial, merge
 from lancestat.tables.statistics.sketches import EMPTY_SKETCH
@@ -240,13 +241,13 @@ class GroupedStatistics(FragmentStatistics):
             for groups in slices(self._summary.blocks):
                 if any(is_held[groups]):
                     digests = self._summary.contents[key][groups]
-                    block = BlockKey(key, block_digest(digests))
+                    block = (key, block_digest(digests))
                     groups_by_block.setdefault(block, []).append((name, groups))
         try:
-            for read in read_blocks(self._state, self._identity, list(groups_by_block)):
-                for name, groups in groups_by_block[read.key]:
-                    if len(read.partials) == len(partials[name][groups]):
-                        partials[name][groups] = read.partials
+            for block, stored in read_blocks(self._state, self._identity, list(groups_by_block)):
+                for name, groups in groups_by_block[block]:
+                    if len(stored) == len(partials[name][groups]):
+                        partials[name][groups] = stored
         except StateError as error:
             _log.warning("columns are not known by group: %s", error.message)
         return {name: self._sound(some, held[name][1]) for name, some in partials.items()}

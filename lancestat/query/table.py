@@ -35,7 +35,8 @@ from lancestat.query.predicates.filter import (
 from lancestat.query.pruning import ColumnBounds, may_match
 from lancestat.runs.discover import located
 from lancestat.spec.model import ProjectSpec, Table, tables_of
-from lancestat.state.values import StateReader, table_identity
+from lancestat.state.store import StateReader
+from lancestat.state.values import table_identity
 from lancestat.tables.judgement import TableStatistics, Verdict
 from lancestat.tables.node import look_back
 from lancestat.tables.statistics.column_type import ColumnType, column_type

@@ -28,7 +28,7 @@ from lancestat.runs.result import NodeResult, PastRun
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
 from lancestat.spec.redaction import redacted_node
-from lancestat.state.values import StateReader
+from lancestat.state.store import StateReader
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
 from lancestat.tables.table_status import TableStatus
 

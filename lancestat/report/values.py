@@ -28,7 +28,7 @@ from lancestat.runs.actions import Action, Plan, Reason, SourceFindings
 from lancestat.runs.node import Observed
 from lancestat.runs.result import ENDED_AS, NOT_BEGUN, NodeResult, PastRun, Status
 from lancestat.spec.model import Node
-from lancestat.state.values import StateReader
+from lancestat.state.store import StateReader
 
 
 class Health(StringEnum):

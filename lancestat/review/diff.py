@@ -47,8 +47,8 @@ from lancestat.review.values import (
 from lancestat.runs.discover import without_stand_ins
 from lancestat.spec.graph import dependencies, select_on_either
 from lancestat.spec.model import Node, ProjectSpec, Source, node_digest
-from lancestat.state.store import open_state
-from lancestat.state.values import StateReader, canonical_uri
+from lancestat.state.store import StateReader, open_state
+from lancestat.state.values import canonical_uri
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ from lancestat.spec.catalog import TableName
 from lancestat.spec.model import Node, ProjectSpec, Source, Table
 from lancestat.spec.source import DEFAULT_NAME, is_source
 from lancestat.spec.source import SCHEME as SOURCE_SCHEME
-from lancestat.state.values import PartialIndex, StateReader, canonical_uri
+from lancestat.state.store import StateReader
+from lancestat.state.values import PartialIndex, canonical_uri
 
 _NOWHERE_ELSE = "and credentials go only where BASE sends them"
 

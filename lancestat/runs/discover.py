@@ -36,7 +36,8 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import folded
 from lancestat.spec.source import SCHEME, is_source, is_stand_in
-from lancestat.state.values import StateReader, canonical_uri, table_identity
+from lancestat.state.store import StateReader
+from lancestat.state.values import canonical_uri, table_identity
 
 
 def located(spec: ProjectSpec, nodes: Sequence[Node]) -> tuple[ProjectSpec, tuple[Node, ...]]:

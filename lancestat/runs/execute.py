@@ -61,7 +61,7 @@ from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import query_variables
 from lancestat.state.retention import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState
-from lancestat.state.values import NodeRun, RunRecord, StateWriter
+from lancestat.state.values import NodeRun, RunRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +81,7 @@ class RunContext:
     """
 
     observer: Observer
-    state: StateWriter
+    state: LanceState
     digests: Mapping[str, str]
     progress: Progress
     spark: RunSession
@@ -163,7 +163,7 @@ class RunRecorder:
     """Records runs of a project in the state; `digests` are those of the nodes' meanings."""
 
     spec: ProjectSpec
-    state: StateWriter
+    state: LanceState
     digests: Mapping[str, str]
 
     def begin(self, plan: Plan, run: RunRecord) -> None:
@@ -461,7 +461,7 @@ def execute_plan(
     plan: Plan,
     command: str,
     observer: Observer,
-    state: StateWriter,
+    state: LanceState,
     digests: Mapping[str, str],
     progress: Progress,
     *,

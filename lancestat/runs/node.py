@@ -18,7 +18,8 @@ from lancestat.lake.snapshot import Snapshot
 from lancestat.runs.actions import Action, NodeFigures
 from lancestat.runs.result import NodeResult
 from lancestat.spec.model import Node, ProjectSpec, Target
-from lancestat.state.values import StateReader, StoredRecord
+from lancestat.state.store import StateReader
+from lancestat.state.values import StoredRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,8 @@ from lancestat.runs.actions import (
 from lancestat.runs.discover import located, shared_outputs, source_findings
 from lancestat.runs.node import NodePlanner, NodeTypes, Observed, read_uris
 from lancestat.spec.model import Node, ProjectSpec, Source
-from lancestat.state.values import StateReader, canonical_uri
+from lancestat.state.store import StateReader
+from lancestat.state.values import canonical_uri
 
 # How often a node is observed at most whose datasets are replaced while it is planned.
 _MOST_OBSERVATIONS = 3

@@ -29,7 +29,8 @@ from lancestat.runs.actions import (
     own_figures,
     table_figures,
 )
-from lancestat.state.values import RunRecord, StateReader
+from lancestat.state.store import StateReader
+from lancestat.state.values import RunRecord
 
 if TYPE_CHECKING:
     from lancestat.runs.node import NodeTypes

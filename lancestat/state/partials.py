@@ -447,7 +447,7 @@ def summary_batches(
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
     """Rows for the blocks, a few megabytes at a time, and then for the head."""
-    stored = ((block.key.field, block.key.content, block.partials) for block in blocks)
+    stored = ((*key, encoded) for key, encoded in blocks)
     rows = (
         {
             "table": table,
@@ -467,7 +467,7 @@ def block_keys(summary: TableSummary) -> list[BlockKey]:
     for field, digests in summary.contents.items():
         for block in slices(summary.blocks):
             if all(digests[block]):
-                keys.append(BlockKey(field, block_digest(digests[block])))
+                keys.append((field, block_digest(digests[block])))
     return keys
 
 
@@ -478,7 +478,7 @@ def only_stored(summary: TableSummary, stored: Collection[BlockKey]) -> TableSum
         known: list[bytes] = []
         for block in slices(summary.blocks):
             part = digests[block]
-            is_stored = BlockKey(field, block_digest(part)) in stored
+            is_stored = (field, block_digest(part)) in stored
             known += part if is_stored else [b""] * len(part)
         contents[field] = tuple(known)
     return replace(summary, contents=contents)
@@ -567,7 +567,7 @@ def read_summary(dataset: LanceDataset, table: str) -> TableSummary | None:
     """The newest head of a table that decodes, and only what is stored of it."""
     rows = dataset.to_table(columns=["field", "content"], filter=table_filter(table))
     stored = {
-        BlockKey(field, content)
+        (field, content)
         for field, content in zip(
             rows.column("field").to_pylist(), rows.column("content").to_pylist(), strict=True
         )
@@ -589,7 +589,7 @@ def stream_blocks(
     undecodable = 0
     for batch in stored.scan(lambda dataset: _block_batches(dataset, table, missing)):
         for row in batch.to_pylist():
-            key = BlockKey(row["field"], row["content"])
+            key = (row["field"], row["content"])
             if key not in missing:
                 continue
             try:
@@ -598,7 +598,7 @@ def stream_blocks(
                 undecodable += 1
                 continue
             missing.discard(key)
-            yield SummaryBlock(key, partials)
+            yield key, partials
         if not missing:
             break
     if undecodable:
@@ -621,7 +621,7 @@ def _block_batches(
 
 def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
     """Rows of the tables in `live` that their newest summaries do not name."""
-    needed = {table: {BlockKey(HEAD, b"")} for table in live}
+    needed = {table: {(HEAD, b"")} for table in live}
     few = tables_filter(live)
     heads = f"field = '{HEAD}'" + (f" AND ({few})" if few else "")
     for table, summary in _newest(dataset, heads).items():
@@ -633,7 +633,7 @@ def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
         named = needed.get(row["table"])
         if named is None:
             continue
-        key = BlockKey(row["field"], row["content"])
+        key = (row["field"], row["content"])
         if key in named:
             named.discard(key)
         else:
@@ -661,6 +661,6 @@ def _newest_first(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _blocks_filter(table: str, keys: Collection[BlockKey]) -> str:
-    fields = ",".join(map(string_literal, sorted({key.field for key in keys})))
-    contents = ",".join(f"X'{content.hex()}'" for content in {key.content for key in keys})
+    fields = ",".join(map(string_literal, sorted({field for field, _ in keys})))
+    contents = ",".join(f"X'{content.hex()}'" for content in {content for _, content in keys})
     return f"{table_filter(table)} AND field IN ({fields}) AND content IN ({contents})"

@@ -260,7 +260,7 @@ def collect_state_garbage(
     if dry_run:
         return report
     if any(stored.location() for stored in state.tables):
-        with state.writers.writing():
+        with state.writing():
             for stored, ids, _ in undeclared:
                 if ids:
                     drop_rows(stored, ids)
@@ -288,7 +288,7 @@ def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
     with folder.reached():
         paths = folder.storage.all_files(location.path)
     files = {path for path in paths if path.startswith(_OF_COMMITS)}
-    if state.writers.may_run():
+    if state.writers.may_be_held():
         return
     named = stored.read(_named_files, None, latest=True)
     if named is not None:

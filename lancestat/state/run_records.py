@@ -15,10 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -72,17 +69,17 @@ def run_batch(run: RunRecord, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _node_row(node: NodeRun) -> dict[str, object]:
-    record = node.record
+    key, record = node.record or (None, None)
     # Rows of older releases have no column for the flag, and older releases ignore the key.
     result = {**node.result, **({_FULL_REFRESH: True} if node.full_refresh else {})}
     return {
         "node": node.node,
         "kind": node.kind,
         "digest": node.digest,
-        "table": record and record.key,
+        "table": key,
         "record": record is not None,
         "result_json": json.dumps(result, default=str),
-        "record_json": record and record.json,
+        "record_json": record,
     }
 
 
@@ -109,9 +106,8 @@ def _run(row: Mapping[str, Any], *nodes: NodeRun) -> RunRecord:
 def _node(row: Mapping[str, Any]) -> NodeRun:
     result = codec.decode(row["result_json"] or "", dict[str, object])
     full_refresh = result.pop(_FULL_REFRESH, False) is True
-    record = {"key": row["table"], "json": row["record_json"]}
-    has_record = None not in record.values()
-    stored = {"result": result, "record": record if has_record else None}
+    record = row["table"], row["record_json"]
+    stored = {"result": result, "record": None if None in record else record}
     return codec.convert({**row, **stored, "full_refresh": full_refresh}, NodeRun)
 
 
@@ -291,15 +287,6 @@ def _newest_outcomes(
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseFile:
-    """The file of a lease; `suffix` ends its name, `is_held` is whether its process may run."""
-
-    path: str
-    suffix: str
-    is_held: bool
-
-
-@dataclass(frozen=True, slots=True)
 class LeaseFolder:
     """The lease files of one kind. Methods raise StateUnreachable where the state is."""
 
@@ -317,19 +304,16 @@ class LeaseFolder:
             self.state.storage.write(path, text, make_folder=True)
         return path
 
-    def files(self) -> list[LeaseFile]:
-        """Return all lease files, also of this host's dead processes."""
+    def files(self, *, is_held: bool) -> dict[str, str]:
+        """Return the paths of leases by the ends of their names, held ones or those that ended."""
         with self.state.reached():
             names = sorted(self.state.storage.files(self.name))
-        return [
-            LeaseFile(
-                f"{self.name}/{name}",
-                match[3],
-                Lease.of_tag(match[1], int(match[2]) if match[2] else None).is_held(),
-            )
+        return {
+            match[3]: f"{self.name}/{name}"
             for name in names
             if (match := self._PATTERN.fullmatch(name))
-        ]
+            and Lease.of_tag(match[1], int(match[2]) if match[2] else None).is_held() is is_held
+        }
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove lease files, and the folder once it is empty."""
@@ -338,56 +322,20 @@ class LeaseFolder:
                 self.state.storage.remove_file(path)
             self.state.storage.remove_empty(self.name)
 
-
-@dataclass(frozen=True, slots=True)
-class Writers:
-    """The writers of one state."""
-
-    folder: LeaseFolder
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Hold the lease of a writer while the block runs.
-
-        Raises:
-            StateUnreachable: the state cannot be reached.
-        """
-        path = self.folder.add(time.time(), secrets.token_hex(6))
-        try:
-            yield
-        finally:
-            self.folder.remove([path])
-
-    def may_run(self) -> bool:
-        """Return whether any writer may still run; leases that have ended are removed."""
-        self.folder.remove([file.path for file in self.folder.files() if not file.is_held])
-        with self.folder.state.reached():
-            return bool(self.folder.state.storage.files(self.folder.name))
+    def may_be_held(self) -> bool:
+        """Return whether any of these leases may be held; those that have ended are removed."""
+        self.remove(self.files(is_held=False).values())
+        with self.state.reached():
+            return bool(self.state.storage.files(self.name))
 
 
-@dataclass(frozen=True, slots=True)
-class RunMarks:
-    """The runs of one state that have begun and are not recorded."""
-
-    folder: LeaseFolder
-
-    def add(self, run: RunRecord) -> None:
-        """Mark a run of this process as begun.
-
-        Raises:
-            StateUnreachable: the state cannot be reached.
-        """
-        [*rows] = run_batch(run, run_schema()).to_pylist()
-        self.folder.add(run.started_at.timestamp(), run.run_id, codec.encode(rows))
-
-    def read(self, marks: Iterable[LeaseFile]) -> list[RunRecord]:
-        """Return the runs of some marks; one that is gone or does not decode is left out."""
-        with self.folder.state.reached():
-            texts = [self.folder.state.storage.read(mark.path) for mark in marks]
-        return [run for text in texts if text is not None for run in _decoded(text)]
+def mark(run: RunRecord) -> str:
+    """Return the content of the file that stands for a run."""
+    return codec.encode(run_batch(run, run_schema()).to_pylist())
 
 
-def _decoded(text: str) -> list[RunRecord]:
+def marked_runs(text: str) -> list[RunRecord]:
+    """Return the run of such a content, nothing where it does not decode."""
     try:
         rows: list[Mapping[str, object]] = json.loads(text)
         return runs_of(rows)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import secrets
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from threading import Lock
 from types import MappingProxyType
@@ -13,31 +16,9 @@ from typing import TYPE_CHECKING, Any
 from lancestat import display
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import committed_at
-from lancestat.state.partials import (
-    partial_batches,
-    partial_schema,
-    read_indexes,
-    read_summary,
-    stream_blocks,
-    stream_partials,
-    summary_batches,
-    summary_schema,
-)
+from lancestat.state import partials, run_records
 from lancestat.state.retention import compact, expire
-from lancestat.state.run_records import (
-    LeaseFolder,
-    RunMarks,
-    Writers,
-    newest_first,
-    read_digests,
-    read_outcomes,
-    read_records,
-    read_run_ids,
-    read_runs,
-    run_batch,
-    run_schema,
-    with_interrupted,
-)
+from lancestat.state.run_records import LeaseFolder
 from lancestat.state.stored_table import LAYOUT, Kind, StateFolder, StoredTable
 from lancestat.state.values import (
     BlockKey,
@@ -62,42 +43,29 @@ RETENTION = timedelta(minutes=15)
 _PARTIALS_PER_FILE = 1024
 _RUNS_PER_FILE = 65_536
 _BLOCKS_PER_FILE = 1024
+_VERSIONS_KEPT = 16
+_APPENDS_BETWEEN_COMPACTIONS = 64
 
 
-def open_state(
-    uri: str,
-    storage_options: Mapping[str, str] | None = None,
-    *,
-    retention: timedelta = RETENTION,
-    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-) -> LanceState:
-    """The state at `uri`; nothing is opened or created before it is needed.
+class StateReader:
+    """The state as planning reads it; instances may be shared by threads.
 
-    Reading raises `StateUnreachable` when the folder cannot be reached; what is missing or damaged
-    reads as empty.
+    Nothing is opened before it is needed. Methods raise StateUnreachable where the folder cannot be
+    reached; what is missing or damaged reads as empty.
     """
-    return LanceState(StateFolder(uri, dict(storage_options or {})), retention, clock)
 
-
-class LanceState:
-    """A `StateWriter` over Lance datasets; instances may be shared by threads."""
-
-    def __init__(
-        self, folder: StateFolder, retention: timedelta, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, folder: StateFolder) -> None:
         self.folder = folder
-        self.retention = retention
-        self.writers = Writers(LeaseFolder(folder, "writers"))
-        self.run_marks = RunMarks(LeaseFolder(folder, "running"))
+        self.writers = LeaseFolder(folder, "writers")
+        self.run_marks = LeaseFolder(folder, "running")
         self.partial_table = StoredTable(
-            folder, Kind.PARTIALS, partial_schema(), _PARTIALS_PER_FILE
+            folder, Kind.PARTIALS, partials.partial_schema(), _PARTIALS_PER_FILE
         )
-        self.run_table = StoredTable(folder, Kind.RUNS, run_schema(), _RUNS_PER_FILE)
-        self.summary_table = StoredTable(folder, Kind.SUMMARIES, summary_schema(), _BLOCKS_PER_FILE)
-        self._clock = clock
+        self.run_table = StoredTable(folder, Kind.RUNS, run_records.run_schema(), _RUNS_PER_FILE)
+        self.summary_table = StoredTable(
+            folder, Kind.SUMMARIES, partials.summary_schema(), _BLOCKS_PER_FILE
+        )
         self._warned = False
-        self._appends: Counter[Kind] = Counter()
-        self._counting = Lock()
         self._records: dict[object, tuple[tuple[str, int, datetime], Mapping[str, Any]]] = {}
 
     def __repr__(self) -> str:
@@ -111,6 +79,13 @@ class LanceState:
         return self.partial_table, self.run_table, self.summary_table
 
     def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
+        """The newest record of every node of a kind, by key.
+
+        Args:
+            kind: That of the nodes.
+            decode: Returns the record of its JSON; a record for which it raises ValueError is left
+                out.
+        """
         self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
         self.run_table.dataset(latest=True)
@@ -120,48 +95,62 @@ class LanceState:
             version = dataset.uri, dataset.version, committed_at(dataset)
             known = self._records.get((kind, decode))
             if known is None or known[0] != version:
-                records = MappingProxyType(read_records(dataset, kind, decode))
+                records = MappingProxyType(run_records.read_records(dataset, kind, decode))
                 known = self._records[kind, decode] = version, records
             return known[1]
 
         return self.run_table.read(read, {})
 
     def digests(self) -> Mapping[str, str]:
+        """By node, the digest of its meaning in the newest run that took it up."""
         nothing: dict[str, str] = {}
-        return self.run_table.read(read_digests, nothing, latest=True)
+        return self.run_table.read(run_records.read_digests, nothing, latest=True)
 
     def runs(self, limit: int) -> list[RunRecord]:
+        """The newest runs, newest first; those whose process was killed are interrupted ones."""
         nothing: list[RunRecord] = []
-        runs = self.run_table.read(lambda dataset: read_runs(dataset, limit), nothing, latest=True)
-        return newest_first(runs, self._interrupted())[:limit]
+        runs = self.run_table.read(
+            lambda dataset: run_records.read_runs(dataset, limit), nothing, latest=True
+        )
+        return run_records.newest_first(runs, self._interrupted())[:limit]
 
     def running(self) -> list[RunRecord]:
-        marks = [mark for mark in self.run_marks.folder.files() if mark.is_held]
-        return sorted(self.run_marks.read(marks), key=lambda run: run.started_at, reverse=True)
+        """The runs that may go on now, newest first, as they would be were they killed."""
+        runs = self._marked(self.run_marks.files(is_held=True).values())
+        return sorted(runs, key=lambda run: run.started_at, reverse=True)
 
     def _interrupted(self) -> list[RunRecord]:
         """The runs whose process was killed, as far as they are not recorded."""
-        marks = [mark for mark in self.run_marks.folder.files() if not mark.is_held]
+        marks = self.run_marks.files(is_held=False)
         if not marks:
             return []
         nothing: frozenset[str] = frozenset()
-        recorded = self.run_table.read(read_run_ids, nothing)
-        return self.run_marks.read(mark for mark in marks if mark.suffix not in recorded)
+        recorded = self.run_table.read(run_records.read_run_ids, nothing)
+        return self._marked(path for run_id, path in marks.items() if run_id not in recorded)
+
+    def _marked(self, paths: Iterable[str]) -> list[RunRecord]:
+        """Return the runs of some marks; one that is gone or does not decode is left out."""
+        with self.folder.reached():
+            texts = [self.folder.storage.read(path) for path in paths]
+        return [run for text in texts if text for run in run_records.marked_runs(text)]
 
     def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
-        return self.outcomes(target, limit, kind)
+        """By node of a kind, as `outcomes`, of the runs alone that recorded it."""
+        return self._outcomes(target, limit, kind)
 
-    def outcomes(
+    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
+        """By node, the newest runs of a target that took it up, with it alone, newest first."""
+        recorded = self._outcomes(target, limit)
+        return run_records.with_interrupted(recorded, self._interrupted(), target, limit)
+
+    def _outcomes(
         self, target: str, limit: int, recorded_kind: str | None = None
     ) -> Mapping[str, tuple[RunRecord, ...]]:
+        def read(dataset: LanceDataset) -> Mapping[str, tuple[RunRecord, ...]]:
+            return run_records.read_outcomes(dataset, target, limit, recorded_kind=recorded_kind)
+
         nothing: Mapping[str, tuple[RunRecord, ...]] = {}
-        recorded = self.run_table.read(
-            lambda dataset: read_outcomes(dataset, target, limit, recorded_kind=recorded_kind),
-            nothing,
-            latest=True,
-        )
-        interrupted = [] if recorded_kind else self._interrupted()
-        return with_interrupted(recorded, interrupted, target, limit)
+        return self.run_table.read(read, nothing, latest=True)
 
     def partial_index(self, table: str) -> PartialIndex:
         """Return the index of one table's partials, as of the last `records` or write."""
@@ -169,11 +158,12 @@ class LanceState:
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
         """Return the indexes of some tables' partials, as of the last `records` or write."""
-
         nothing: Mapping[str, PartialIndex] = {table: PartialIndex({}, {}) for table in tables}
         if not tables:
             return nothing
-        return self.partial_table.read(lambda dataset: read_indexes(dataset, tables), nothing)
+        return self.partial_table.read(
+            lambda dataset: partials.read_indexes(dataset, tables), nothing
+        )
 
     def partials(
         self,
@@ -181,63 +171,20 @@ class LanceState:
         keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
         decode: Callable[[bytes], Decoded],
     ) -> Iterator[StoredPartials[Decoded]]:
-        return stream_partials(self.partial_table, table, keys, decode)
-
-    def add_partials(self, table: str, stored: Iterable[StoredPartials[bytes]]) -> None:
-        schema = self.partial_table.schema
-        with self.writers.writing():
-            self._append(self.partial_table, partial_batches(table, stored, self._clock(), schema))
-
-    def begin_run(self, run: RunRecord) -> None:
-        self.run_marks.add(run)
-
-    def add_run(self, run: RunRecord) -> None:
-        ended = [mark for mark in self.run_marks.folder.files() if not mark.is_held]
-        runs = [*sorted(self._interrupted(), key=lambda run: run.started_at), run]
-        with self.writers.writing():
-            schema = self.run_table.schema
-            self._append(self.run_table, [run_batch(each, schema) for each in runs])
-        own = [mark for mark in self.run_marks.folder.files() if mark.suffix == run.run_id]
-        if ended or own:
-            self.run_marks.folder.remove(mark.path for mark in [*ended, *own])
+        """Stream the partials of some keys, less what is gone or does not decode."""
+        return partials.stream_partials(self.partial_table, table, keys, decode)
 
     def summary(self, table: str) -> TableSummary | None:
+        """The newest summary of a table, its `contents` empty where blocks are not stored."""
         return self.summary_table.read(
-            lambda dataset: read_summary(dataset, table), None, latest=True
+            lambda dataset: partials.read_summary(dataset, table), None, latest=True
         )
 
     def summary_blocks(
         self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
     ) -> Iterator[SummaryBlock[Decoded]]:
-        return stream_blocks(self.summary_table, table, keys, decode)
-
-    def add_summary(
-        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock[bytes]]
-    ) -> None:
-        schema = self.summary_table.schema
-        rows = summary_batches(table, summary, blocks, self._clock(), schema)
-        with self.writers.writing():
-            self._append(self.summary_table, rows)
-
-    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-        if not any(stored.location() for stored in self.tables):
-            return
-        with self.writers.writing():
-            for stored in self.tables:
-                expire(stored, live)
-            for stored in self.tables:
-                location = stored.location()
-                if location and self.folder.manifests(location) > _VERSIONS_KEPT:
-                    stored.remove_old_versions(self.retention)
-
-    def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:
-        """Append, and compact now and then, since opening a table opens every file."""
-        stored.append(batches)
-        with self._counting:
-            self._appends[stored.kind] += 1
-            is_due = self._appends[stored.kind] % _APPENDS_BETWEEN_COMPACTIONS == 0
-        if is_due:
-            compact(stored)
+        """Stream the blocks of some keys, each once, less what is gone or does not decode."""
+        return partials.stream_blocks(self.summary_table, table, keys, decode)
 
     def _warn_of_older_layouts(self) -> None:
         if self._warned:
@@ -248,5 +195,91 @@ class LanceState:
                 _log.warning("state v%d is of an older layout and is not used", layout)
 
 
-_VERSIONS_KEPT = 16
-_APPENDS_BETWEEN_COMPACTIONS = 64
+class LanceState(StateReader):
+    """The state as a run writes it.
+
+    Args:
+        folder: Where it is; created when something is written.
+        retention: How long a version stays readable after a newer one.
+        clock: Stamps what is written.
+    """
+
+    def __init__(
+        self, folder: StateFolder, retention: timedelta, clock: Callable[[], datetime]
+    ) -> None:
+        super().__init__(folder)
+        self.retention = retention
+        self._clock = clock
+        self._appends: Counter[Kind] = Counter()
+        self._counting = Lock()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lease of a writer while the block runs."""
+        path = self.writers.add(time.time(), secrets.token_hex(6))
+        try:
+            yield
+        finally:
+            self.writers.remove([path])
+
+    def add_partials(self, table: str, stored: Iterable[StoredPartials[bytes]]) -> None:
+        """Append partials in one commit."""
+        schema = self.partial_table.schema
+        rows = partials.partial_batches(table, stored, self._clock(), schema)
+        self._append(self.partial_table, rows)
+
+    def add_summary(
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock[bytes]]
+    ) -> None:
+        """Append a summary, and blocks that are not stored yet, in one commit."""
+        schema = self.summary_table.schema
+        rows = partials.summary_batches(table, summary, blocks, self._clock(), schema)
+        self._append(self.summary_table, rows)
+
+    def begin_run(self, run: RunRecord) -> None:
+        """Mark a run of this process as begun: `runs` has it should it never be added."""
+        self.run_marks.add(run.started_at.timestamp(), run.run_id, run_records.mark(run))
+
+    def add_run(self, run: RunRecord) -> None:
+        """Append a run in one commit, after those whose process was killed."""
+        ended = self.run_marks.files(is_held=False)
+        runs = [*sorted(self._interrupted(), key=lambda run: run.started_at), run]
+        schema = self.run_table.schema
+        self._append(self.run_table, [run_records.run_batch(each, schema) for each in runs])
+        own = self.run_marks.files(is_held=True).get(run.run_id)
+        marks = [*ended.values(), *([own] if own else [])]
+        if marks:
+            self.run_marks.remove(marks)
+
+    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+        """Drop what the tables in `live` no longer need (their current fingerprints), compact."""
+        if not any(stored.location() for stored in self.tables):
+            return
+        with self.writing():
+            for stored in self.tables:
+                expire(stored, live)
+            for stored in self.tables:
+                location = stored.location()
+                if location and self.folder.manifests(location) > _VERSIONS_KEPT:
+                    stored.remove_old_versions(self.retention)
+
+    def _append(self, stored: StoredTable, batches: Iterable[pa.RecordBatch]) -> None:
+        """Append, and compact now and then, since opening a table opens every file."""
+        with self.writing():
+            stored.append(batches)
+            with self._counting:
+                self._appends[stored.kind] += 1
+                is_due = self._appends[stored.kind] % _APPENDS_BETWEEN_COMPACTIONS == 0
+            if is_due:
+                compact(stored)
+
+
+def open_state(
+    uri: str,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    retention: timedelta = RETENTION,
+    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+) -> LanceState:
+    """The state at `uri`; nothing is opened or created before it is needed."""
+    return LanceState(StateFolder(uri, dict(storage_options or {})), retention, clock)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from lancestat.codec import Instant
 from lancestat.lake.files import local_path
 from lancestat.lake.fingerprint import Fingerprint
 
-Partial = TypeVar("Partial", covariant=True)
+Partial = TypeVar("Partial")
 Decoded = TypeVar("Decoded")
 Record = TypeVar("Record")
 
@@ -40,12 +40,8 @@ class PartialIndex:
     groups: Mapping[tuple[Fingerprint, ...], frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """What a run remembers of a node, as JSON, under a key that no other node has."""
-
-    key: str
-    json: str
+# What a run remembers of a node: a key that no other node has, and JSON.
+StoredRecord = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,107 +95,10 @@ class TableSummary:
     contents: Mapping[str, tuple[bytes, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class BlockKey:
-    """The content of a stored block: one field, and groups by `state.summaries.block_digest`."""
-
-    field: str
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryBlock(Generic[Partial]):
-    """The partials of consecutive groups of fragments, one for each."""
-
-    key: BlockKey
-    partials: tuple[Partial, ...]
-
-
-class StateReader(Protocol):
-    """The state as planning reads it."""
-
-    def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
-        """The newest record of every node of a kind, by key.
-
-        Args:
-            kind: That of the nodes.
-            decode: Returns the record of its JSON; a record for which it raises ValueError is left
-                out.
-        """
-        ...
-
-    def digests(self) -> Mapping[str, str]:
-        """By node, the digest of its meaning in the newest run that took it up."""
-        ...
-
-    def partial_index(self, table: str) -> PartialIndex:
-        """Return the index of one table's partials, without reading them."""
-        ...
-
-    def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
-        """As `partial_index`, of several tables."""
-        ...
-
-    def runs(self, limit: int) -> list[RunRecord]:
-        """The newest runs, newest first; those whose process was killed are interrupted ones."""
-        ...
-
-    def running(self) -> list[RunRecord]:
-        """The runs that may go on now, newest first, as they would be were they killed."""
-        ...
-
-    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
-        """By node, its newest runs under a target, newest first: each has this node alone."""
-        ...
-
-    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
-        """By node of a kind, as `outcomes`, of the runs alone that recorded it."""
-        ...
-
-    def summary(self, table: str) -> TableSummary | None:
-        """The newest summary of a table, its `contents` empty where blocks are not stored."""
-        ...
-
-    def summary_blocks(
-        self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
-    ) -> Iterator[SummaryBlock[Decoded]]:
-        """Stream the blocks of some keys, each once, less what is gone or does not decode."""
-        ...
-
-
-class StateWriter(StateReader, Protocol):
-    """The state as a run writes it."""
-
-    def partials(
-        self,
-        table: str,
-        keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
-        decode: Callable[[bytes], Decoded],
-    ) -> Iterator[StoredPartials[Decoded]]:
-        """Stream the partials of some keys, less what is gone or does not decode."""
-        ...
-
-    def add_partials(self, table: str, stored: Iterable[StoredPartials[bytes]]) -> None:
-        """Append partials in one commit."""
-        ...
-
-    def begin_run(self, run: RunRecord) -> None:
-        """Remember what `runs` and `outcomes` have to say should the run never be added."""
-        ...
-
-    def add_run(self, run: RunRecord) -> None:
-        """Append a run in one commit, after those whose process was killed."""
-        ...
-
-    def add_summary(
-        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock[bytes]]
-    ) -> None:
-        """Append a summary, and blocks that are not stored yet, in one commit."""
-        ...
-
-    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-        """Drop what the tables in `live` no longer need (their current fingerprints), compact."""
-        ...
+# Of a stored block: its field, and its content as `state.partials.block_digest`.
+BlockKey = tuple[str, bytes]
+# The partials of consecutive groups of fragments, one for each.
+SummaryBlock = tuple[BlockKey, tuple[Partial, ...]]
 
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}

@@ -22,14 +22,8 @@ from lancestat.state.partials import (
     group_fragments,
     slices,
 )
-from lancestat.state.values import (
-    BlockKey,
-    PartialIndex,
-    StateReader,
-    StateWriter,
-    SummaryBlock,
-    TableSummary,
-)
+from lancestat.state.store import LanceState, StateReader
+from lancestat.state.values import BlockKey, PartialIndex, SummaryBlock, TableSummary
 from lancestat.tables.action import TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial, merge
 from lancestat.tables.stored import add_summary, read_blocks, read_partials
@@ -407,13 +401,13 @@ def _fetch(
             groups = range(block.start, block.stop)
             offsets = [index - block.start for index in offer.groups if index in groups]
             if offsets:
-                offsets_by_block[BlockKey(key, block_digest(digests[block]))] += offsets
+                offsets_by_block[key, block_digest(digests[block])] += offsets
     partials: dict[str, ColumnPartial] = {}
-    for stored in read_blocks(state, table, list(offsets_by_block)):
-        key = stored.key.field
+    for stored_key, stored in read_blocks(state, table, list(offsets_by_block)):
+        key, _ = stored_key
         known = [partials[key]] if key in partials else []
-        offsets = offsets_by_block.pop(stored.key)
-        partials[key] = merge([*known, *(stored.partials[offset] for offset in offsets)])
+        offsets = offsets_by_block.pop(stored_key)
+        partials[key] = merge([*known, *(stored[offset] for offset in offsets)])
     return None if offsets_by_block else partials
 
 
@@ -422,7 +416,7 @@ _FETCHED_AT_ONCE = 4096
 
 
 def store_summary(
-    state: StateWriter,
+    state: LanceState,
     table: TableVersion,
     coverage: Coverage,
     pin: Pin,
@@ -470,14 +464,14 @@ class _Draft:
         self.digests = _digests(self.groups, self._fingerprints)
         self._before = _LastSummary(before, self.groups, self._fingerprints)
 
-    def new_blocks(self, state: StateWriter) -> Iterator[SummaryBlock[ColumnPartial]]:
+    def new_blocks(self, state: LanceState) -> Iterator[SummaryBlock[ColumnPartial]]:
         """The blocks that are not stored yet; holds the sketches of one block of all fields."""
         stored = set(self._before.stored)
         for block in slices(self.blocks):
             keys = {
                 field: key
                 for field, digests in self.digests.items()
-                for key in [BlockKey(field, block_digest(digests[block]))]
+                for key in [(field, block_digest(digests[block]))]
                 if key not in stored
             }
             stored.update(keys.values())
@@ -485,7 +479,7 @@ class _Draft:
                 yield from self._make(state, range(block.start, block.stop), keys)
 
     def _make(
-        self, state: StateWriter, groups: range, keys: Mapping[str, BlockKey]
+        self, state: LanceState, groups: range, keys: Mapping[str, BlockKey]
     ) -> Iterator[SummaryBlock[ColumnPartial]]:
         merges = {(group, key): RunningMerge() for group in groups for key in keys}
         known = self._take_pieces(state, merges)
@@ -502,10 +496,10 @@ class _Draft:
             ]
             # A block of which something is gone is left to the next run.
             if len(partials) == len(group_merges):
-                yield SummaryBlock(key, tuple(partials))
+                yield key, tuple(partials)
 
     def _take_pieces(
-        self, state: StateWriter, merges: Mapping[_Cell, RunningMerge]
+        self, state: LanceState, merges: Mapping[_Cell, RunningMerge]
     ) -> Mapping[_Cell, set[int]]:
         """Add what the last summary has, and return the fragments that it covers."""
         pieces_by_block: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
@@ -514,9 +508,9 @@ class _Draft:
                 if not self._splits_joint(group, cell[1]):
                     pieces_by_block[key].append((cell, group, offset))
         known: dict[_Cell, set[int]] = defaultdict(set)
-        for block in read_blocks(state, self._table.identity, list(pieces_by_block)):
-            for cell, group, offset in pieces_by_block[block.key]:
-                merges[cell].add(block.partials[offset])
+        for stored_key, stored in read_blocks(state, self._table.identity, list(pieces_by_block)):
+            for cell, group, offset in pieces_by_block[stored_key]:
+                merges[cell].add(stored[offset])
                 known[cell].update(group)
         return known
 
@@ -547,7 +541,7 @@ class _Draft:
         return count
 
     def _add_partials(
-        self, state: StateWriter, merges: Mapping[_Cell, RunningMerge], takers: _Takers
+        self, state: LanceState, merges: Mapping[_Cell, RunningMerge], takers: _Takers
     ) -> None:
         def add(fingerprints: Fingerprints, key: str, partial: ColumnPartial) -> None:
             for cell, times in takers[fingerprints, key].items():
@@ -605,7 +599,7 @@ class _LastSummary:
             return
         for index in self._parts.get(home, ()):
             block = self._blocks[index]
-            content = BlockKey(key, block_digest(then[block]))
+            content = (key, block_digest(then[block]))
             if then[index] and then[index] == self._now[key][index] and content in self.stored:
                 yield self._summary.groups[index], content, index - block.start
 

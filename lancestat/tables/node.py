@@ -23,7 +23,8 @@ from lancestat.spark.session import in_process_bytes
 from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target
 from lancestat.spec.source import is_source
 from lancestat.state.retention import GarbageReport
-from lancestat.state.values import StateReader, table_identity
+from lancestat.state.store import StateReader
+from lancestat.state.values import table_identity
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.judgement import TableAssessment, TableChanges, assess, no_history
 from lancestat.tables.planner import NOTHING_STORED, decide, skip_if_current

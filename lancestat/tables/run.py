@@ -19,7 +19,8 @@ from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, planned
 from lancestat.spark.failure import SessionLostError
-from lancestat.state.values import StateWriter, StoredPartials, weight
+from lancestat.state.store import LanceState
+from lancestat.state.values import StoredPartials, weight
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
@@ -164,7 +165,7 @@ class TableWorkspace:
 
     node: str
     table: TableVersion
-    state: StateWriter
+    state: LanceState
     scan: ScanTable
     storage_options: Mapping[str, str]
     run_id: str

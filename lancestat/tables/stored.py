@@ -10,10 +10,9 @@ from lancestat.codec import Instant
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
 from lancestat.spec.model import NodeKind
+from lancestat.state.store import LanceState, StateReader
 from lancestat.state.values import (
     BlockKey,
-    StateReader,
-    StateWriter,
     StoredPartials,
     StoredRecord,
     SummaryBlock,
@@ -63,7 +62,7 @@ def table_records(state: StateReader) -> Mapping[str, TableRecord]:
 
 def stored_record(record: TableRecord) -> StoredRecord:
     """Return the stored form of a record."""
-    return StoredRecord(record.table, codec.encode(record, separators=(",", ":")))
+    return record.table, codec.encode(record, separators=(",", ":"))
 
 
 def decode_record(stored: str) -> TableRecord:
@@ -72,14 +71,14 @@ def decode_record(stored: str) -> TableRecord:
 
 
 def read_partials(
-    state: StateWriter, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+    state: LanceState, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
 ) -> Iterator[StoredPartials[ColumnPartial]]:
     """Stream the partials of some keys, less what is gone or does not decode."""
     return state.partials(table, keys, decode)
 
 
 def add_partials(
-    state: StateWriter, table: str, stored: Iterable[StoredPartials[ColumnPartial]]
+    state: LanceState, table: str, stored: Iterable[StoredPartials[ColumnPartial]]
 ) -> None:
     """Append partials in one commit."""
     state.add_partials(
@@ -102,11 +101,11 @@ def read_blocks(
 
 
 def add_summary(
-    state: StateWriter,
+    state: LanceState,
     table: str,
     summary: TableSummary,
     blocks: Iterable[SummaryBlock[ColumnPartial]],
 ) -> None:
     """Append a summary, and blocks that are not stored yet, in one commit."""
-    encoded = (SummaryBlock(block.key, tuple(map(encode, block.partials))) for block in blocks)
+    encoded = ((key, tuple(map(encode, partials))) for key, partials in blocks)
     state.add_summary(table, summary, encoded)

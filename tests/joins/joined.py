@@ -49,10 +49,10 @@ from lancestat.runs.node import NodeRunner
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target, node_digest
-from lancestat.state.values import StateWriter
+from lancestat.state.store import LanceState
 from lancestat.tables.run import TableRunner
 from tests.runs.world import PLACE, Clock, World, run_context
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 
 Row = dict[str, Any]
 # Does a join and commits its result.
@@ -64,7 +64,7 @@ class JoinWorld:
     """A join of `l.lance` and `r.lance` below `folder`, and a log of the calls of the engine."""
 
     folder: Path
-    state: StateWriter = field(default_factory=MemoryState)
+    state: LanceState = field(default_factory=FreshState)
     clock: Clock = field(default_factory=Clock)
     progress: Progress = field(default_factory=Progress)
     works: list[JoinWork] = field(default_factory=list)

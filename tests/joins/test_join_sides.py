@@ -25,7 +25,7 @@ from lancestat.spec.model import KnnJoin, KnnSide, Target
 from tests.joins.joined import JoinWorld, for_parquet, vectors
 from tests.presentation.rendering import as_text
 from tests.runs.world import PLACE
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 
 
 @pytest.fixture
@@ -145,13 +145,13 @@ def test_a_query_that_was_never_analyzed_is_joined_again(world: JoinWorld) -> No
     world.declare(right=query("select * from r"))
     world.run()
     [made] = join_records(world.state).values()
-    stored = json.loads(stored_record(made).json)
+    stored = json.loads(stored_record(made)[1])
     del stored["right"]["unproven"]
     record = decode_record(json.dumps(stored))
     assert record == replace(made, right=replace(made.right, unproven=None))
     [run] = world.state.runs(1)
     [node] = run.nodes
-    world.state = MemoryState()
+    world.state = FreshState()
     world.state.add_run(replace(run, nodes=(replace(node, record=stored_record(record)),)))
     action = world.planned()
     assert action.reasons == (Reason.INPUT_CHANGED,)

@@ -21,7 +21,7 @@ from lancestat.state.store import open_state
 from lancestat.state.values import RunRecord
 from tests.joins.joined import JoinWorld, vectors
 from tests.runs.world import PLACE
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
@@ -157,7 +157,7 @@ def test_what_is_not_the_last_result_is_joined_in_full(
         case "compacted result":
             lance.dataset(world.join.output_uri).optimize.compact_files()
         case _:
-            world.state = MemoryState()
+            world.state = FreshState()
     action = world.planned()
     assert (action.verb, action.reasons) == (verb, (reason,))
     world.converge()
@@ -254,7 +254,7 @@ def test_of_two_runs_with_one_plan_the_second_joins_in_full(world: JoinWorld) ->
     assert isinstance(world.action(), Skip)
 
 
-class Forgetful(MemoryState):
+class Forgetful(FreshState):
     """A state that cannot be written to, once."""
 
     def add_run(self, run: RunRecord) -> None:

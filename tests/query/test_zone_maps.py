@@ -51,7 +51,7 @@ from tests.examples import examples
 from tests.integration.object_store import ObjectStore
 from tests.query.values import FILTERS, tables
 from tests.runs.world import World, orders
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 from tests.tables.grouped import check_filter, check_whole, one_pass
 
 BELOW_12: list[Filter] = [Comparison("a", Operator.LESS, 12)]
@@ -439,7 +439,7 @@ def test_a_recreated_table_does_not_use_the_old_summary(world: World, tmp_path: 
     assert known_groups(world).partial("o_id") is None
 
 
-class Unreachable(MemoryState):
+class Unreachable(FreshState):
     """A state from which only summaries can be read."""
 
     is_silent = False

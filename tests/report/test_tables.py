@@ -422,7 +422,6 @@ def test_the_state_is_read_once_for_all_tables(
     report = gather(spec, state, gathering.world.clock, tables, with_fragments=True)
     assert [node.spec.name for node in report.nodes] == [table.name for table in tables]
     assert asked["records"] == asked["outcomes"] == 1
-    # MemoryState reads several tables one by one.
     assert asked["partial_indexes"] == 1
     assert asked["recorded"] == asked["runs"] == 0
 

@@ -32,7 +32,8 @@ from lancestat.spec.model import (
     Target,
     node_digest,
 )
-from lancestat.state.values import StateWriter, has_quantiles
+from lancestat.state.store import LanceState
+from lancestat.state.values import has_quantiles
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.judgement import TableAssessment, TableChanges
 from lancestat.tables.node import assess_table
@@ -40,7 +41,7 @@ from lancestat.tables.run import TableRunner
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.wire import unstamped
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 
 PLACE = Location("specs/shop.yml", 1, 1)
 
@@ -64,7 +65,7 @@ class World:
 
     path: Path
     name: str = "orders"
-    state: StateWriter = field(default_factory=MemoryState)
+    state: LanceState = field(default_factory=FreshState)
     clock: Clock = field(default_factory=Clock)
     columns: ColumnSelection = field(default_factory=ColumnSelection)
     policy: Policy = field(default_factory=Policy)
@@ -136,7 +137,7 @@ class World:
 
 def run_context(
     observer: Observer,
-    state: StateWriter,
+    state: LanceState,
     digests: Mapping[str, str],
     progress: Progress | None = None,
 ) -> RunContext:

@@ -13,10 +13,8 @@ from lancestat.state import retention
 from lancestat.state.partials import block_digest, slices
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import (
-    BlockKey,
     NodeRun,
     RunRecord,
-    StateWriter,
     StoredPartials,
     SummaryBlock,
     TableSummary,
@@ -24,7 +22,6 @@ from lancestat.state.values import (
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketches import REGISTERS, Sketch
 from lancestat.tables.stored import TableRecord, stored_record
-from tests.state.memory import MemoryState
 
 EPOCH = datetime(2025, 1, 1, tzinfo=timezone.utc)
 
@@ -63,7 +60,7 @@ def summary(version: int, *contents: object, blocks: tuple[int, ...] = (1, 1)) -
 def blocks(table_summary: TableSummary, *fields: str) -> list[SummaryBlock[ColumnPartial]]:
     """All blocks that a summary names for some fields."""
     return [
-        SummaryBlock(BlockKey(field, block_digest(digests)), partials)
+        ((field, block_digest(digests)), partials)
         for field in fields
         for place in slices(table_summary.blocks)
         for digests in [table_summary.contents[field][place]]
@@ -134,19 +131,15 @@ def lance_state(folder: Path) -> LanceState:
     return open_state(str(folder))
 
 
-@pytest.fixture(params=["lance", "memory"])
+@pytest.fixture
 def make_state(
-    request: pytest.FixtureRequest, folder: Path, caplog: pytest.LogCaptureFixture
-) -> Iterator[Callable[[], StateWriter]]:
-    """Opens the one state of the test, again and again where it lasts; it must stay sound."""
-    if request.param == "lance":
-        yield lambda: open_state(str(folder))
-    else:
-        memory = MemoryState()
-        yield lambda: memory
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> Iterator[Callable[[], LanceState]]:
+    """Opens the one state of the test, again and again; it must stay sound."""
+    yield lambda: open_state(str(folder))
     assert not [entry for entry in caplog.get_records("call") if entry.name == "lancestat.state"]
 
 
 @pytest.fixture
-def state(make_state: Callable[[], StateWriter]) -> StateWriter:
+def state(make_state: Callable[[], LanceState]) -> LanceState:
     return make_state()

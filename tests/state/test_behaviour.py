@@ -1,21 +1,34 @@
-"""Behaviour of every implementation of the state."""
+"""Behaviour of the state."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lancestat.state.retention import SUPERSEDED_KEPT
-from lancestat.state.values import NodeRun, StateWriter, StoredPartials, quantile_key
-from lancestat.tables.stored import add_partials, read_partials, table_records
-from tests.state.conftest import fingerprint, partial, record, run, stored
+from lancestat.state.retention import SUPERSEDED_KEPT, expired_rows
+from lancestat.state.store import LanceState, open_state
+from lancestat.state.values import NodeRun, StoredPartials, quantile_key
+from lancestat.tables.stored import (
+    TableRecord,
+    add_partials,
+    decode_record,
+    read_partials,
+    stored_record,
+    table_records,
+)
+from tests.examples import examples
+from tests.state.conftest import EPOCH, fingerprint, partial, record, run, stored
 
-MakeState = Callable[[], StateWriter]
+MakeState = Callable[[], LanceState]
 
 
 def fetch(
-    state: StateWriter, table: str, wanted: dict[tuple[bytes, ...], frozenset[str]]
+    state: LanceState, table: str, wanted: dict[tuple[bytes, ...], frozenset[str]]
 ) -> dict[tuple[bytes, ...], dict[str, object]]:
     """Return streamed partials by fingerprints, and check that no field occurs twice."""
     partials: dict[tuple[bytes, ...], dict[str, object]] = {}
@@ -26,7 +39,7 @@ def fetch(
     return partials
 
 
-def test_a_new_state_is_empty(state: StateWriter) -> None:
+def test_a_new_state_is_empty(state: LanceState) -> None:
     assert table_records(state) == {}
     assert state.runs(10) == []
     index = state.partial_index("t")
@@ -53,7 +66,7 @@ def test_partials_round_trip(make_state: MakeState) -> None:
     }
 
 
-def test_tables_have_separate_partials(state: StateWriter) -> None:
+def test_tables_have_separate_partials(state: LanceState) -> None:
     add_partials(state, "t", [stored("a", x=1)])
     add_partials(state, "it's", [stored("a", y=2)])
     assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
@@ -63,7 +76,7 @@ def test_tables_have_separate_partials(state: StateWriter) -> None:
     }
 
 
-def test_the_index_unites_the_fields_of_several_rows(state: StateWriter) -> None:
+def test_the_index_unites_the_fields_of_several_rows(state: LanceState) -> None:
     add_partials(state, "t", [stored("a", x=1), stored("b", x=1, y=1)])
     add_partials(state, "t", [stored("a", y=2), stored("c", y=1, x=1)])
     singles = state.partial_index("t").singles
@@ -71,7 +84,7 @@ def test_the_index_unites_the_fields_of_several_rows(state: StateWriter) -> None
     assert dict(singles) == {fingerprint(name): both for name in "abc"}
 
 
-def test_a_partial_with_quantiles_answers_for_one_without(state: StateWriter) -> None:
+def test_a_partial_with_quantiles_answers_for_one_without(state: LanceState) -> None:
     rich = quantile_key("x")
     add_partials(state, "t", [stored("a", **{rich: 1, "y": 2}), stored(("a", "b"), **{rich: 3})])
     index = state.partial_index("t")
@@ -84,14 +97,14 @@ def test_a_partial_with_quantiles_answers_for_one_without(state: StateWriter) ->
     assert fetch(state, "t", {both: frozenset({"x"})}) == {both: {"x": partial(3)}}
 
 
-def test_a_partial_without_quantiles_does_not_answer_for_one_with(state: StateWriter) -> None:
+def test_a_partial_without_quantiles_does_not_answer_for_one_with(state: LanceState) -> None:
     rich = quantile_key("x")
     add_partials(state, "t", [stored("a", x=1)])
     assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
     assert fetch(state, "t", {(fingerprint("a"),): frozenset({rich})}) == {}
 
 
-def test_expire_drops_partials_superseded_by_ones_with_quantiles(state: StateWriter) -> None:
+def test_expire_drops_partials_superseded_by_ones_with_quantiles(state: LanceState) -> None:
     rich = quantile_key("x")
     add_partials(state, "t", [stored("a", x=1)])
     add_partials(state, "t", [stored("a", **{rich: 2})])
@@ -105,7 +118,7 @@ def test_expire_drops_partials_superseded_by_ones_with_quantiles(state: StateWri
     assert fetch(state, "t", {b: frozenset({rich})}) == {b: {rich: partial(3)}}
 
 
-def test_groups_are_stored_separately_from_their_members(state: StateWriter) -> None:
+def test_groups_are_stored_separately_from_their_members(state: LanceState) -> None:
     add_partials(state, "t", [stored(("a", "b"), x=1), stored("a", x=2), stored(("b", "a"), y=3)])
     index = state.partial_index("t")
     both = tuple(sorted((fingerprint("a"), fingerprint("b"))))
@@ -124,7 +137,7 @@ def test_duplicates_of_two_runs_at_once_are_yielded_once(make_state: MakeState) 
     assert fetched == {(fingerprint("a"),): {"x": partial(1), "y": partial(2), "z": partial(3)}}
 
 
-def test_a_failing_source_stores_nothing(state: StateWriter) -> None:
+def test_a_failing_source_stores_nothing(state: LanceState) -> None:
     class BrokenError(Exception):
         pass
 
@@ -140,7 +153,7 @@ def test_a_failing_source_stores_nothing(state: StateWriter) -> None:
     assert len(state.partial_index("t").singles) == 1
 
 
-def test_entries_without_partials_store_nothing(state: StateWriter) -> None:
+def test_entries_without_partials_store_nothing(state: LanceState) -> None:
     add_partials(state, "t", [stored("a")])
     add_partials(state, "t", [])
     assert dict(state.partial_index("t").singles) == {}
@@ -159,7 +172,7 @@ def test_records_are_the_newest_of_every_table(make_state: MakeState) -> None:
     }
 
 
-def test_runs_without_records_give_none(state: StateWriter) -> None:
+def test_runs_without_records_give_none(state: LanceState) -> None:
     failed = NodeRun("orders", "table", "d1", {"status": "error"}, None)
     state.add_run(run(1))
     state.add_run(run(2, nodes=(failed,)))
@@ -169,7 +182,7 @@ def test_runs_without_records_give_none(state: StateWriter) -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, -1])
-def test_the_newest_records_survive_compaction(state: StateWriter, minutes: int) -> None:
+def test_the_newest_records_survive_compaction(state: LanceState, minutes: int) -> None:
     """The result does not depend on the clocks of the runs."""
     numbers = [1000 + minutes * number for number in range(40)]
     for version, number in enumerate(numbers):
@@ -180,7 +193,7 @@ def test_the_newest_records_survive_compaction(state: StateWriter, minutes: int)
     assert [run.run_id for run in state.runs(40)] == [f"run-{number}" for number in numbers[::-1]]
 
 
-def test_of_runs_that_ended_together_the_later_stored_counts(state: StateWriter) -> None:
+def test_of_runs_that_ended_together_the_later_stored_counts(state: LanceState) -> None:
     state.add_run(run(1, record("t", 1)))
     state.add_run(run(1, record("t", 2)))
     assert table_records(state)["t"].version == 2
@@ -196,7 +209,7 @@ def test_runs_are_listed_newest_first(make_state: MakeState) -> None:
     assert make_state().runs(0) == []
 
 
-def test_expire_keeps_live_partials_and_the_newest_superseded(state: StateWriter) -> None:
+def test_expire_keeps_live_partials_and_the_newest_superseded(state: LanceState) -> None:
     for number in range(SUPERSEDED_KEPT + 10):
         add_partials(state, "t", [stored(f"old {number}", x=number)])
     add_partials(state, "t", [stored("live", x=1), stored(("live", "live too"), x=2)])
@@ -211,7 +224,7 @@ def test_expire_keeps_live_partials_and_the_newest_superseded(state: StateWriter
     assert set(state.partial_index("other").singles) == {fingerprint("untouched")}
 
 
-def test_expire_keeps_as_many_superseded_partials_as_live_ones(state: StateWriter) -> None:
+def test_expire_keeps_as_many_superseded_partials_as_live_ones(state: LanceState) -> None:
     live = frozenset(fingerprint(number) for number in range(100))
     add_partials(state, "t", [stored(f"old {number}", x=1) for number in range(120)])
     add_partials(state, "t", [stored(number, x=1) for number in range(100)])
@@ -221,7 +234,7 @@ def test_expire_keeps_as_many_superseded_partials_as_live_ones(state: StateWrite
     assert singles.keys() - live == {fingerprint(f"old {number}") for number in range(20, 120)}
 
 
-def test_expire_keeps_all_fields_when_it_drops_duplicates(state: StateWriter) -> None:
+def test_expire_keeps_all_fields_when_it_drops_duplicates(state: LanceState) -> None:
     add_partials(state, "t", [stored("a", x=1, y=2), stored("b", x=1)])
     add_partials(state, "t", [stored("a", x=1), stored("b", x=1, z=4)])
     add_partials(state, "t", [stored("a", w=5), stored("b", x=1, z=4)])
@@ -248,3 +261,89 @@ def test_digests_are_those_of_the_newest_run_of_every_node(make_state: MakeState
         state.add_run(run(number, nodes=(node,)))
     state.add_run(run(3, nodes=(NodeRun("parts", "table", "d", {}, None),)))
     assert dict(make_state().digests()) == {"orders": "new", "parts": "d"}
+
+
+class Model:
+    """What a table's partials are to be, in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[StoredPartials] = []
+
+    def expire(self, live: frozenset[bytes]) -> None:
+        numbered = [(n, b"".join(row.fingerprints)) for n, row in enumerate(self.rows)]
+        dropped = expired_rows(
+            numbered[::-1], live, lambda ids: {n: frozenset(self.rows[n].partials) for n in ids}
+        )
+        self.rows = [row for n, row in enumerate(self.rows) if n not in dropped]
+
+    def content(self) -> dict[tuple[bytes, ...], dict[str, object]]:
+        by_key: dict[tuple[bytes, ...], dict[str, object]] = {}
+        for row in self.rows:
+            by_key.setdefault(row.fingerprints, {}).update(row.partials)
+        return by_key
+
+
+NAMES = st.integers(0, 7)
+TABLES = st.sampled_from(["t", "u"])
+FIELDS = st.sets(st.sampled_from(["0:int", "1:decimal(12,2)", "2:string"]), min_size=1)
+TEXT = st.text(st.characters(codec="utf-8"))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> StoredPartials:
+    fingerprints = sorted(map(fingerprint, draw(st.sets(NAMES, min_size=1, max_size=2))))
+    # A fingerprint and a field determine the same partial in every process.
+    return StoredPartials(
+        tuple(fingerprints),
+        {field: partial(fingerprints[0][0] + int(field[0])) for field in draw(FIELDS)},
+    )
+
+
+ADDITIONS = st.tuples(TABLES, st.lists(entries(), max_size=5))
+TIDYINGS = st.tuples(TABLES, st.frozensets(NAMES.map(fingerprint)))
+
+
+@settings(max_examples=examples(25))
+@given(st.lists(st.one_of(ADDITIONS, TIDYINGS), max_size=12))
+def test_any_changes_leave_what_a_model_in_memory_holds(
+    changes: list[tuple[str, list[StoredPartials] | frozenset[bytes]]],
+) -> None:
+    models = {"t": Model(), "u": Model()}
+    with tempfile.TemporaryDirectory() as folder:
+        state = open_state(folder, retention=timedelta(0))
+        for table, subject in changes:
+            if isinstance(subject, frozenset):
+                state.expire({table: subject})
+                models[table].expire(subject)
+            else:
+                add_partials(state, table, subject)
+                models[table].rows += subject
+        table_records(state)
+        for table, model in models.items():
+            index, held = state.partial_index(table), model.content()
+            fields = {key: frozenset(partials) for key, partials in held.items()}
+            assert {(key,): keys for key, keys in index.singles.items()} | index.groups == fields
+            assert fetch(state, table, fields) == held
+        assert {place.generation for place in state.folder.locations()} <= {1}
+        assert not any(map(state.partial_table.is_aside, state.folder.locations()))
+
+
+@given(
+    st.builds(
+        TableRecord,
+        table=TEXT,
+        node=TEXT,
+        version=st.integers(0, 2**64),
+        published=st.booleans(),
+        content_digest=TEXT,
+        schema_hash=TEXT,
+        rows=st.integers(0, 2**64),
+        fragments=st.integers(0, 2**32),
+        computed_at=st.timedeltas(timedelta(0), timedelta(days=9000)).map(EPOCH.__add__),
+        columns=st.lists(TEXT).map(tuple),
+        values=st.dictionaries(TEXT, TEXT),
+        bounds=st.dictionaries(TEXT, st.tuples(TEXT, TEXT)),
+    )
+)
+def test_records_round_trip_through_their_stored_form(record: TableRecord) -> None:
+    assert decode_record(stored_record(record)[1]) == record

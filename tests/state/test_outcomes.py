@@ -10,12 +10,12 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.state.store import open_state
-from lancestat.state.values import NodeRun, RunRecord, StateWriter
+from lancestat.state.store import LanceState, open_state
+from lancestat.state.values import NodeRun, RunRecord
 from lancestat.tables.stored import add_partials, table_records
 from tests.state.conftest import EPOCH, fingerprint, stored
 
-MakeState = Callable[[], StateWriter]
+MakeState = Callable[[], LanceState]
 
 
 def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "dev") -> RunRecord:
@@ -31,7 +31,7 @@ def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "d
     )
 
 
-def ids(state: StateWriter, limit: int) -> dict[str, list[str]]:
+def ids(state: LanceState, limit: int) -> dict[str, list[str]]:
     by_node = state.outcomes("dev", limit)
     return {node: [outcome.run_id for outcome in outcomes] for node, outcomes in by_node.items()}
 

@@ -17,12 +17,12 @@ from lancestat.state.values import (
     table_identity,
 )
 from tests.runs.world import World
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 from tests.tables.grouped import check_whole
 
 
 @dataclass
-class Counted(MemoryState):
+class Counted(FreshState):
     """Counts partials and blocks that are read, and blocks and summaries that are written."""
 
     partials_read: int = 0

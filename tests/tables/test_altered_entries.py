@@ -20,7 +20,7 @@ from lancestat.tables.wire import (
     GuardReason,
 )
 from tests.runs.world import World, orders
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 from tests.tables.test_incremental import check_converged, settle
 
 MINIMUM = f"{PREFIX}column.o_id.min"
@@ -95,7 +95,7 @@ def test_a_restored_version_whose_entries_were_altered_before(
 @pytest.mark.parametrize("entries", ALTERATIONS.values(), ids=ALTERATIONS)
 def test_entries_that_are_altered_after_the_state_was_lost(world: World, entries: Entries) -> None:
     settle(world)
-    world.state = MemoryState()
+    world.state = FreshState()
     alter(world, entries)
     assert_mended(world, reads=4)
 
@@ -114,7 +114,7 @@ def move_tag(world: World, *, with_mark: bool) -> Entries:
 def test_entries_that_are_altered_together_with_their_tag(world: World, keeps_state: bool) -> None:
     settle(world)
     if not keeps_state:
-        world.state = MemoryState()
+        world.state = FreshState()
     alter(world, {MINIMUM: "7", **move_tag(world, with_mark=True)})
     assert_mended(world, reads=0 if keeps_state else 4)
 
@@ -154,7 +154,7 @@ def test_a_mark_that_was_cut_belongs_to_altered_entries(
 ) -> None:
     settle(world)
     if not keeps_state:
-        world.state = MemoryState()
+        world.state = FreshState()
     alter(world, {MINIMUM: "7", WRITER: world.dataset.config()[WRITER][:end]})
     assert verdict(world) is GuardReason.ALTERED
     assert_mended(world, reads=0 if keeps_state else 4)
@@ -170,7 +170,7 @@ def test_statistics_of_another_writer_are_never_taken_over(world: World, keeps_s
     assert verdict(world) is GuardReason.CURRENT
     assert isinstance(world.action(), Skip)
     if not keeps_state:
-        world.state = MemoryState()
+        world.state = FreshState()
     world.dataset.create_scalar_index("o_id", "BTREE")
     check_converged(world)
     assert world.published()[MINIMUM] == "0"
@@ -186,7 +186,7 @@ def test_entries_that_a_restore_brings_back_are_made_anew(world: World, keeps_st
     settle(world)
     restore(world, first)
     if not keeps_state:
-        world.state = MemoryState()
+        world.state = FreshState()
     action = world.action()
     assert isinstance(action, TableAction)
     assert not any(isinstance(stage, RestampStatistics) for stage in action.stages)
@@ -212,7 +212,7 @@ def test_bounds_of_strings_are_those_of_the_values(
     change(world)
     check_converged(world)
     [record] = table_records(world.state).values()
-    fresh = World(world.path, state=MemoryState())
+    fresh = World(world.path, state=FreshState())
     fresh.run(full_refresh=True)
     [expected] = table_records(fresh.state).values()
     assert record.bounds == expected.bounds

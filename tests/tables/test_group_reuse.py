@@ -10,6 +10,7 @@ import pytest
 
 import lancestat.tables.coverage
 from lancestat.state.values import StoredPartials, table_identity
+from lancestat.tables.stored import add_partials, read_partials
 from tests.runs.world import World, orders
 from tests.tables.counted import Counted, check
 from tests.tables.test_incremental import check_converged
@@ -76,12 +77,13 @@ def test_scanned_fragments_are_not_counted_again_in_their_group(
 ) -> None:
     """Partials of one fragment are lost, which its group still sums up."""
     table = table_identity(str(world.path))
-    stored = [entry for entry in state._partials[table] if "0:bigint" in entry.partials]
-    lost, *others = stored
+    singles = {(key,): fields for key, fields in state.partial_index(table).singles.items()}
+    lost, *others = read_partials(state, table, singles)
     rest = {key: partial for key, partial in lost.partials.items() if key != "0:bigint"}
-    state._partials[table] = [
-        entry for entry in state._partials[table] if "0:bigint" not in entry.partials
-    ] + [*others, StoredPartials(lost.fingerprints, rest)]
+    dataset = state.partial_table.dataset(latest=True)
+    assert dataset is not None
+    dataset.delete("true")
+    add_partials(state, table, [*others, StoredPartials(lost.fingerprints, rest)])
     world.dataset.update_config({"lance.stats.column.o_id.max": "7"})
     run(world, state)
     assert len(world.reads) == 1

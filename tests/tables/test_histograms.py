@@ -16,7 +16,7 @@ from lancestat.tables.action import TableAction
 from lancestat.tables.statistics.partial import ColumnPartial, merge
 from lancestat.tables.stored import read_partials
 from tests.runs.world import World, orders
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 
 NUMBERS = {"o_id", "o_total"}
 
@@ -176,7 +176,7 @@ def test_refresh_when_stale_does_not_delay_a_histogram(world: World) -> None:
 def test_a_lost_state_is_rebuilt(world: World) -> None:
     world.histogram = True
     settle(world)
-    world.state = MemoryState()
+    world.state = FreshState()
     assert world.action().reasons == (Reason.NEW,)
     world.run()
     assert isinstance(world.action(), Skip)
@@ -188,7 +188,7 @@ def test_statistics_published_by_others_still_need_a_histogram(world: World) -> 
     world.histogram = True
     settle(world)
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
-    replace(world, state=MemoryState(), histogram=False).run()
+    replace(world, state=FreshState(), histogram=False).run()
     world.reads.clear()
     assert world.action().verb == "refresh"
     world.run()

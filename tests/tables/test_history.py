@@ -57,7 +57,7 @@ from lancestat.tables.wire import (
 )
 from tests.examples import examples
 from tests.runs.world import World
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 from tests.tables.alterations import alter_entries
 from tests.tables.grouped import check_filter, check_whole
 
@@ -310,7 +310,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def lose_state(self) -> None:
-        self.world.state = MemoryState()
+        self.world.state = FreshState()
         self.forget()
 
     def forget(self) -> None:

@@ -23,7 +23,7 @@ from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.tables.action import TableAction
 from lancestat.tables.table_status import table_status
 from tests.runs.world import World, orders
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 
 
 def settle(world: World) -> None:
@@ -234,7 +234,7 @@ def test_a_compaction_is_carried_over(
 
 def test_a_restamp_needs_no_state(world: World) -> None:
     settle(world)
-    world.state = MemoryState()
+    world.state = FreshState()
     world.dataset.create_scalar_index("o_id", "BTREE")
     assert world.action().verb == "restamp"
     world.run()
@@ -244,7 +244,7 @@ def test_a_restamp_needs_no_state(world: World) -> None:
 
 def test_a_lost_state_only_costs_time(world: World) -> None:
     settle(world)
-    world.state = MemoryState()
+    world.state = FreshState()
     assert isinstance(world.action(), Skip)
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
     assert world.action().verb == "analyze"
@@ -258,7 +258,7 @@ def test_what_only_a_lost_state_had_is_missed_until_a_full_refresh(
 ) -> None:
     settle(world)
     assert is_complete(world)
-    world.state = MemoryState()
+    world.state = FreshState()
     if is_restamped:
         world.dataset.create_scalar_index("o_id", "BTREE")
         assert STATE_LACKS in world.action().notes

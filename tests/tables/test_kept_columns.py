@@ -25,7 +25,7 @@ from lancestat.tables.stored import stored_record, table_records
 from lancestat.tables.table_status import TableStatus, table_status
 from lancestat.tables.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION, VERSION
 from tests.runs.world import World
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 
 EPOCH = datetime(1970, 1, 1)
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -155,7 +155,7 @@ def test_a_record_that_knows_of_nothing_kept_is_read(world: World) -> None:
     ran(world)
     record = table_records(world.state)[table_identity(str(world.path))]
     assert record.kept
-    assert isinstance(world.state, MemoryState)
+    assert isinstance(world.state, FreshState)
     forget(world)
     assert shown(world).kept == frozenset()
     action = ran(world)
@@ -201,7 +201,7 @@ def test_an_append_reads_the_new_fragment_alone(world: World) -> None:
 def test_another_state_gains_them_without_a_commit(world: World) -> None:
     ran(world)
     version = world.dataset.version
-    other = replace(world, state=MemoryState(), reads=[])
+    other = replace(world, state=FreshState(), reads=[])
     assert shown(other).kept == frozenset()
     assert ran(other).verb == "refresh"
     assert shown(other).columns == shown(world).columns

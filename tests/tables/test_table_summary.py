@@ -18,11 +18,11 @@ from lancestat.errors import StateUnreachable
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.runs.actions import Skip
 from lancestat.spec.model import Publish
-from lancestat.state.values import PartialIndex, TableSummary, table_identity
+from lancestat.state.values import PartialIndex, TableSummary
 from lancestat.tables.coverage import Rewritten, cover
 from tests.examples import examples
 from tests.runs.world import World, orders
-from tests.state.memory import MemoryState
+from tests.state.fresh import FreshState
 from tests.tables.counted import Counted, check
 
 FIELDS = ("0:bigint", "1:string", "2:date")
@@ -303,7 +303,9 @@ def test_compacted_fragments_are_summarized_from_carried_partials(
 
 
 def test_lost_blocks_of_a_summary_are_rebuilt(world: World, state: Counted) -> None:
-    state._blocks[table_identity(str(world.path))].clear()
+    dataset = state.summary_table.dataset(latest=True)
+    assert dataset is not None
+    dataset.delete("field != ''")
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
     assert state.blocks_written == 11 * COLUMNS
@@ -318,7 +320,7 @@ def test_a_summary_that_cannot_be_written_does_not_fail_the_run(
 
     lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
     world = World(tmp_path / "orders.lance")
-    monkeypatch.setattr(MemoryState, "add_summary", refuse)
+    monkeypatch.setattr(FreshState, "add_summary", refuse)
     with caplog.at_level(logging.WARNING, "lancestat.run"):
         assert world.run().status == "success"
     assert "is not summed up by groups of fragments" in caplog.text
