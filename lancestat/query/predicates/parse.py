@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from lancestat.query.predicates.filter import (
@@ -80,18 +80,9 @@ def parse_filter(text: str, fields: Mapping[str, Field]) -> Filter:
     return filter
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-
-    @property
-    def word(self) -> str:
-        """The keyword or sign, in lower case; "" for names and literals."""
-        return self.text.lower() if self.kind in ("word", "sign") else ""
-
-
-_END = _Token("end", "")
+# A kind and its text: a token of the filter, or a literal in it.
+_Token = tuple[str, str]
+_END = ("end", "")
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -101,7 +92,7 @@ def _tokens(text: str) -> list[_Token]:
         if match is None or match.lastgroup is None:
             raise FilterSyntaxError(f"cannot be read from {_shown(text[at:])} on")
         if match.lastgroup != "blank":
-            tokens.append(_Token(match.lastgroup, match.group()))
+            tokens.append((match.lastgroup, match.group()))
         at = match.end()
     return [*tokens, _END]
 
@@ -119,7 +110,6 @@ _SIGNS = {
     ">": Operator.GREATER,
     ">=": Operator.GREATER_OR_EQUAL,
 }
-_UNEQUAL = ("<>", "!=")
 
 
 class _Parser:
@@ -131,8 +121,6 @@ class _Parser:
         self._at = 0
 
     def disjunction(self, depth: int) -> Filter:
-        if depth > DEEPEST:
-            raise FilterSyntaxError("is nested too deeply")
         filter = self._conjunction(depth)
         while self._took("or"):
             filter = Or(filter, self._conjunction(depth))
@@ -140,7 +128,7 @@ class _Parser:
 
     def end(self) -> None:
         if self._next is not _END:
-            raise FilterSyntaxError(f"cannot be read from {_shown(self._next.text)} on")
+            raise FilterSyntaxError(f"cannot be read from {_shown(self._next[1])} on")
 
     def _conjunction(self, depth: int) -> Filter:
         filter = self._negation(depth)
@@ -149,9 +137,9 @@ class _Parser:
         return filter
 
     def _negation(self, depth: int) -> Filter:
+        if depth > DEEPEST:
+            raise FilterSyntaxError("is nested too deeply")
         if self._took("not"):
-            if depth > DEEPEST:
-                raise FilterSyntaxError("is nested too deeply")
             return Not(self._negation(depth + 1))
         if self._took("("):
             filter = self.disjunction(depth + 1)
@@ -160,38 +148,33 @@ class _Parser:
         return self._test()
 
     def _test(self) -> Filter:
-        field = self._column()
-        token = self._next
-        if token.word in _SIGNS or token.word in _UNEQUAL:
-            self._at += 1
-            value = self._value()
-            if token.word in _UNEQUAL:
-                return Not(_compared(field, Operator.EQUAL, value))
-            return _compared(field, _SIGNS[token.word], value)
-        if self._took("is"):
-            is_negated = self._took("not")
-            self._expect("null")
-            return Not(IsNull(field.name)) if is_negated else IsNull(field.name)
-        is_negated = self._took("not")
-        test = self._named_test(field)
-        if test is not None:
-            return Not(test) if is_negated else test
         from pyarrow import types
 
-        if is_negated or not types.is_boolean(field.type):
-            raise self._unexpected("a comparison")
-        return Comparison(field.name, Operator.EQUAL, True)
-
-    def _named_test(self, field: Field) -> Filter | None:
-        if self._took("in"):
-            return self._membership(field)
-        if self._took("between"):
+        field = self._column()
+        for sign, operator in _SIGNS.items():
+            if self._took(sign):
+                return _compared(field, operator, self._value())
+        if self._took("<>") or self._took("!="):
+            return Not(_compared(field, Operator.EQUAL, self._value()))
+        is_nullness = self._took("is")
+        is_negated = self._took("not")
+        test: Filter | None = None
+        if is_nullness:
+            self._expect("null")
+            test = IsNull(field.name)
+        elif self._took("in"):
+            test = self._membership(field)
+        elif self._took("between"):
             low = _compared(field, Operator.GREATER_OR_EQUAL, self._value())
             self._expect("and")
-            return And(low, _compared(field, Operator.LESS_OR_EQUAL, self._value()))
-        if self._took("like"):
-            return _alike(field, self._value())
-        return None
+            test = And(low, _compared(field, Operator.LESS_OR_EQUAL, self._value()))
+        elif self._took("like"):
+            test = _alike(field, self._value())
+        elif not is_negated and types.is_boolean(field.type):
+            test = Comparison(field.name, Operator.EQUAL, True)
+        if test is None:
+            raise self._unexpected("a comparison")
+        return Not(test) if is_negated else test
 
     def _membership(self, field: Field) -> Filter:
         self._expect("(")
@@ -200,46 +183,42 @@ class _Parser:
             values.append(self._value())
         self._expect(")")
         if _narrow(field.type):
-            tests = [_compared(field, Operator.EQUAL, value) for value in values]
-            filter = tests[0]
-            for test in tests[1:]:
-                filter = Or(filter, test)
-            return filter
+            return reduce(Or, (_compared(field, Operator.EQUAL, value) for value in values))
         literals = (None if value is None else _literal(field, value) for value in values)
         return In(field.name, tuple(literals))
 
     def _column(self) -> Field:
-        token = self._next
-        if token.kind == "quoted":
-            name = token.text[1:-1].replace("``", "`")
-        elif token.kind == "word" and token.word not in _KEYWORDS:
-            name = token.text
-        else:
+        kind, name = self._next
+        if kind == "quoted":
+            name = name[1:-1].replace("``", "`")
+        elif kind != "word" or name.lower() in _KEYWORDS:
             raise self._unexpected("the name of a column")
         self._at += 1
         if name not in self._fields:
             raise UnknownColumnError(name)
         return self._fields[name]
 
-    def _value(self) -> _Value | None:
+    def _value(self) -> _Token | None:
+        """Return a literal: its kind, and what it says; None for null."""
         is_negative = self._took("-")
-        token = self._next
-        self._at += 1
-        if token.kind == "number":
-            return _Value("number", f"{'-' if is_negative else ''}{token.text}")
-        if is_negative:
+        kind, text = self._next
+        if is_negative and kind != "number":
             raise FilterSyntaxError("has a minus that no number follows")
-        if token.kind == "text":
-            return _Value("text", _unquoted(token.text))
-        if token.kind == "bytes":
-            return _Value("bytes", token.text[2:-1])
-        if token.word == "null":
+        self._at += 1
+        word = text.lower() if kind == "word" else ""
+        if kind == "number":
+            return kind, f"{'-' if is_negative else ''}{text}"
+        if kind == "text":
+            return kind, _unquoted(text)
+        if kind == "bytes":
+            return kind, text[2:-1]
+        if word == "null":
             return None
-        if token.word in ("true", "false"):
-            return _Value("boolean", token.word)
-        if token.word in ("date", "timestamp", "timestamp_ntz") and self._next.kind == "text":
+        if word in ("true", "false"):
+            return "boolean", word
+        if word in ("date", "timestamp", "timestamp_ntz") and self._next[0] == "text":
             self._at += 1
-            return _Value(token.word, _unquoted(self._tokens[self._at - 1].text))
+            return word, _unquoted(self._tokens[self._at - 1][1])
         self._at -= 1
         raise self._unexpected("a literal")
 
@@ -248,7 +227,8 @@ class _Parser:
         return self._tokens[self._at]
 
     def _took(self, word: str) -> bool:
-        if self._next.word != word:
+        kind, text = self._next
+        if kind not in ("word", "sign") or text.lower() != word:
             return False
         self._at += 1
         return True
@@ -258,8 +238,8 @@ class _Parser:
             raise self._unexpected(f"'{word}'")
 
     def _unexpected(self, expected: str) -> FilterSyntaxError:
-        found = "its end" if self._next is _END else _shown(self._next.text)
-        return FilterSyntaxError(f"has {found} where {expected} is expected")
+        seen = "its end" if self._next is _END else _shown(self._next[1])
+        return FilterSyntaxError(f"has {seen} where {expected} is expected")
 
 
 def _unquoted(text: str) -> str:
@@ -268,18 +248,7 @@ def _unquoted(text: str) -> str:
     return text[1:-1].replace("''", "'")
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A literal as it is written: its `kind`, and its text."""
-
-    kind: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text if self.kind in ("number", "boolean") else f"'{self.text}'"
-
-
-def _compared(field: Field, operator: Operator, value: _Value | None) -> Filter:
+def _compared(field: Field, operator: Operator, value: _Token | None) -> Filter:
     if value is None:
         if operator is Operator.NULL_SAFE:
             return Comparison(field.name, operator, None)
@@ -322,41 +291,43 @@ def _narrow(type: pa.DataType) -> str | None:
     return "f2" if types.is_float16(type) else None
 
 
-def _alike(field: Field, value: _Value | None) -> Filter:
-    if value is None or value.kind != "text" or not isinstance(_literal(field, value), str):
+def _alike(field: Field, value: _Token | None) -> Filter:
+    if value is None or value[0] != "text" or not isinstance(_literal(field, value), str):
         raise FilterSyntaxError("has LIKE without a text")
-    pattern = value.text
+    pattern = value[1]
     inner = pattern.strip("%")
     if "%" in inner or "_" in inner or not inner:
         raise FilterSyntaxError(
             f"has LIKE {_shown(pattern)}, but '%' may only be at the ends of a text without '_'"
         )
-    starts, ends = pattern.startswith("%"), pattern.endswith("%")
-    if starts and ends:
-        return TextMatch(field.name, TextOperator.CONTAINS, inner)
-    if starts:
-        return TextMatch(field.name, TextOperator.ENDS_WITH, inner)
-    if ends:
-        return TextMatch(field.name, TextOperator.STARTS_WITH, inner)
+    match pattern.startswith("%"), pattern.endswith("%"):
+        case True, True:
+            return TextMatch(field.name, TextOperator.CONTAINS, inner)
+        case True, False:
+            return TextMatch(field.name, TextOperator.ENDS_WITH, inner)
+        case False, True:
+            return TextMatch(field.name, TextOperator.STARTS_WITH, inner)
     return Comparison(field.name, Operator.EQUAL, inner)
 
 
-def _literal(field: Field, value: _Value) -> Literal:
+def _literal(field: Field, value: _Token) -> Literal:
     try:
         literal = _converted(field.type, value)
     except (ValueError, ArithmeticError):
         literal = None
     if literal is None:
+        kind, text = value
+        shown = text if kind in ("number", "boolean") else f"'{text}'"
         raise FilterSyntaxError(
-            f"compares '{field.name}', which is of type {field.type}, with {value}"
+            f"compares '{field.name}', which is of type {field.type}, with {shown}"
         )
     return literal
 
 
-def _converted(type: pa.DataType, value: _Value) -> Literal | None:
+def _converted(type: pa.DataType, value: _Token) -> Literal | None:
     from pyarrow import types
 
-    kind, text = value.kind, value.text
+    kind, text = value
     if types.is_dictionary(type):
         type = type.value_type
     if types.is_boolean(type):
