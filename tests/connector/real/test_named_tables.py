@@ -14,6 +14,7 @@ import pytest
 
 import lancestat
 from tests.integration.planned import planned
+from tests.runs.world import write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,13 +75,9 @@ class Named:
         self.path = warehouse / f"{self.name}.lance"
         lance.write_dataset(rows, self.path, max_rows_per_file=10)
         catalog = {"impl": "dir", "properties": {"root": str(warehouse)}}
-        target = {"state": "state", "catalogs": {"lance": catalog}}
-        project = {"name": "shop", "default_target": "dev", "targets": {"dev": target}}
-        (folder / "specs").mkdir()
-        (folder / "lancestat_project.yml").write_text(json.dumps(project))
         table = {"name": "named", "table": f"lance.{self.name}", "publish": "none"}
-        (folder / "specs" / "shop.yml").write_text(json.dumps({"tables": [table]}))
-        self.project = lancestat.Project.load(folder)
+        target = {"state": "state", "catalogs": {"lance": catalog}}
+        self.project = write_project(folder, table, target=target)
         assert self.project.run().status.value == "success"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,30 +26,15 @@ from tests.connector.every_type import (
 )
 from tests.integration.odd_numbers import CONDITIONS
 from tests.integration.planned import planned
-from tests.runs.world import World
+from tests.integration.test_connector import QUERIES, ROWS, orders
+from tests.runs.world import World, write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS = 1_000
-NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 READ_ALIKE = EVERY_COLUMN.keys() - (NOT_OPENED | NOT_ALWAYS_OPENED | NOT_READ | SEEN_OTHERWISE)
 
 Read = Callable[..., "DataFrame"]
-
-
-def orders(rows: int = ROWS) -> pa.Table:
-    numbers = range(rows)
-    return pa.table(
-        {
-            "id": pa.array(numbers, pa.int64()),
-            "part": pa.array([None if n % 10 == 9 else n % 50 for n in numbers], pa.int32()),
-            "price": pa.array([n / 4 for n in numbers], pa.float64()),
-            "day": pa.array([date(1969, 12, 1) + timedelta(n) for n in numbers], pa.date32()),
-            "at": pa.array([NOON + timedelta(hours=n) for n in numbers], pa.timestamp("us", "UTC")),
-            "note": pa.array([f"ß{n % 7}" for n in numbers], pa.string()),
-        }
-    )
 
 
 @pytest.fixture(scope="module")
@@ -68,20 +52,6 @@ def read(session: SparkSession) -> Read:
         return lancestat.read_table(session, str(path), reader="connector", **options)
 
     return connected
-
-
-QUERIES = (
-    "select * from {t}",
-    "select note, id from {t} where id > 900 and part is not null",
-    "select count(*) from {t}",
-    "select count(*), max(price), min(day) from {t} where day < date'1970-01-05'",
-    "select part, sum(price) from {t} where note like 'ß1%' or part in (1, null) group by part",
-    "select * from {t} order by price desc limit 3",
-    "select count(*) from (select * from {t} limit 10)",
-    "select count(*) from (select * from {t} order by id limit 10 offset 5)",
-    "select a.id, b.note from {t} a join {t} b on a.id = b.id + 1 where b.at > '2026-03-05'",
-    "select id from {t} where part = (select max(part) from {t} where id < 20)",
-)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -212,14 +182,9 @@ def test_metadata_columns_are_the_connectors(path: Path, read: Read) -> None:
 def test_a_project_has_its_tables_read_by_the_connector(
     session: SparkSession, path: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(
-        "name: shop\ntargets: {dev: {reader: connector, state: state}}\n", encoding="utf-8"
-    )
-    (tmp_path / "specs" / "shop.yml").write_text(
-        f"tables: [{{name: orders, uri: {path}}}]\n", encoding="utf-8"
-    )
-    attachment = lancestat.Project.load(tmp_path).attach(session)
+    orders = {"name": "orders", "uri": str(path)}
+    project = write_project(tmp_path, orders, target={"reader": "connector", "state": "state"})
+    attachment = project.attach(session)
     assert (attachment.views, dict(attachment.failed)) == (("orders",), {})
     query = session.sql("select * from orders where id < 100")
     assert planned(query).rows == pytest.approx(100, rel=0.02)
