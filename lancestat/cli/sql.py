@@ -153,8 +153,8 @@ def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
 
 def _attach(project: Project, spark: SparkSession, text: QueryText) -> QueryContext:
     """Open the tables that the query may name; one that fails to open fails a query of it."""
+    from lancestat.query.sql.query import view_schema
     from lancestat.query.sql.statement import QueryContext, mentioned
-    from lancestat.query.sql.view_query import view_schema
     from lancestat.report.gather import ReportTable
 
     tables: dict[str, LancestatError | None] = {table.name: None for table in project.spec.tables}
@@ -174,7 +174,7 @@ def _system_views(
     project: Project, spark: SparkSession, text: QueryText
 ) -> AbstractContextManager[None]:
     """Make views of what is known of the project, as far as the query may name them."""
-    from lancestat.query.sql.view_query import mentioned_views, system_views, view_schema
+    from lancestat.query.sql.query import mentioned_views, system_views, view_schema
     from lancestat.report.gather import ReportTable
 
     names = [table.value for table in ReportTable]
@@ -186,7 +186,7 @@ def _answer_without_spark(
     project: Project, text: QueryText, limit: int | None, local_time: bool
 ) -> QueryResult | None:
     """Return the result of a query of a system view, None where it takes Spark."""
-    from lancestat.query.sql.view_query import answer
+    from lancestat.query.sql.query import answer
     from lancestat.report.gather import SHAPES
     from lancestat.spark.jvm import spark_defaults
     from lancestat.spark.session import VIEW_SCHEMA, running_session

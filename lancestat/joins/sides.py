@@ -36,13 +36,13 @@ from lancestat.lake.fingerprint import (
 )
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Field, Snapshot, index_metric
-from lancestat.query.predicates.filter import columns_of
-from lancestat.query.predicates.filter_sql import to_lance
-from lancestat.query.predicates.parse import (
+from lancestat.query.predicates.filter import (
     FilterSyntaxError,
     UnknownColumnError,
+    columns_of,
     parse_filter,
 )
+from lancestat.query.predicates.filter_sql import to_lance
 from lancestat.redact import redact_line, secret_values
 from lancestat.spec.knn_join import ALL
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec

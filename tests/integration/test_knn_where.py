@@ -14,8 +14,8 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.lake.open import snapshot
+from lancestat.query.predicates.filter import parse_filter
 from lancestat.query.predicates.filter_sql import to_lance
-from lancestat.query.predicates.parse import parse_filter
 from lancestat.runs.actions import Skip
 from tests.integration import knn_oracle
 from tests.integration.test_knn_runs import SparkWorld

@@ -12,7 +12,7 @@ import pytest
 
 import lancestat
 from lancestat.query.read.relation import planning_service
-from lancestat.query.sql.view_query import system_views, view_schema
+from lancestat.query.sql.query import system_views, view_schema
 from lancestat.query.table import ALLOW_STALE
 from lancestat.spec.model import Publish, StaleBounds
 from lancestat.tables.judgement import Verdict

@@ -15,6 +15,7 @@ from lancestat.query.predicates.filter import (
     Comparison,
     Day,
     Filter,
+    FilterSyntaxError,
     In,
     Instant,
     IsNull,
@@ -24,11 +25,8 @@ from lancestat.query.predicates.filter import (
     Or,
     TextMatch,
     TextOperator,
-    columns_of,
-)
-from lancestat.query.predicates.parse import (
-    FilterSyntaxError,
     UnknownColumnError,
+    columns_of,
     parse_filter,
 )
 

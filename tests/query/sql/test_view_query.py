@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lancestat.errors.base import Location, RunError, UsageError
 from lancestat.errors.codes import DatasetDamaged, UnknownTable
-from lancestat.query.sql.query import QueryResult
+from lancestat.query.sql.query import QueryResult, answer, mentioned_views, view_schema
 from lancestat.query.sql.statement import (
     AnalyzeStatement,
     QueryContext,
@@ -27,7 +27,6 @@ from lancestat.query.sql.statement import (
     not_declared,
     query_text,
 )
-from lancestat.query.sql.view_query import answer, mentioned_views, view_schema
 from lancestat.report.gather import RUNS
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.session import VIEW_SCHEMA_SETTING, defaults
