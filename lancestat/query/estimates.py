@@ -40,23 +40,6 @@ class ColumnEstimate(PublishedColumn):
     histogram: Histogram | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The estimate of one scan for the optimizer.
-
-    `size_bytes` is the decoded size of the projected columns. `fragment_ids` are the fragments to
-    scan, None for all of them. `rows` are those that remain after the filters that Spark does not
-    estimate; `sampled_share` is the share of rows that pass these, None without any.
-    """
-
-    rows: int
-    size_bytes: int
-    verdict: Verdict
-    columns: Mapping[str, ColumnEstimate] = field(default_factory=dict)
-    fragment_ids: tuple[int, ...] | None = None
-    sampled_share: float | None = None
-
-
 def estimate(
     table: ReadTable,
     columns: Sequence[str],
@@ -65,7 +48,7 @@ def estimate(
     now: datetime,
     *,
     is_covered: bool = False,
-) -> Estimate:
+) -> Explanation:
     """Estimate a scan for the optimizer, which applies the filters to these figures itself.
 
     Filters that rule out whole fragments narrow rows, bounds, nulls and distinct counts to those of
@@ -99,22 +82,15 @@ def estimate(
     if rows < whole:
         estimates = {name: _sampled(column, rows, whole) for name, column in estimates.items()}
     lengths = {name: column.average_length for name, column in estimates.items()}
-    return Estimate(
-        rows=rows,
-        size_bytes=decoded_size(
-            rows,
-            [table.fields[name] for name in columns],
-            {name: length for name, length in lengths.items() if length is not None},
-        ),
-        verdict=verdict,
-        columns={
-            name: column
-            for name, column in estimates.items()
-            if _is_estimated_soundly(column, table.types[name], rows)
-        },
-        fragment_ids=tuple(left.fragment_ids) if left is not None else None,
-        sampled_share=share,
-    )
+    known = {name: length for name, length in lengths.items() if length is not None}
+    size_bytes = decoded_size(rows, [table.fields[name] for name in columns], known)
+    made = explained(table, rows, size_bytes, verdict, None if left is None else left.fragment_ids)
+    sound = {
+        name: column
+        for name, column in estimates.items()
+        if _is_estimated_soundly(column, table.types[name], rows)
+    }
+    return replace(made, columns=sound, sampled_share=share)
 
 
 def _compared_with_nan(filters: Sequence[Filter]) -> set[str]:
@@ -302,8 +278,11 @@ class Pruning:
 class Explanation:
     """One answer to the optimizer: the verdict on the statistics, and the estimates.
 
-    `rows` and `size_bytes` are estimates for the `fragments_scanned` of all `fragments`; `columns`
-    are empty where the verdict refuses. `filters` are the pushed conditions as text, and
+    `rows` and `size_bytes` are estimates for the fragments that are left of all `fragments`:
+    `rows` that remain after filters that Spark does not estimate, `size_bytes` decoded of the
+    projected columns. `columns` are empty where the verdict refuses. `fragment_ids` are the
+    fragments to scan, None for all of them; `sampled_share` is the share of rows that pass filters
+    that Spark does not estimate, None without any. `filters` are the pushed conditions as text, and
     `other_filters` those that only Spark knows; `is_covered` means that every remaining row is
     known to pass all of them, so that Spark does not apply them. `table_rows` is the live row count
     of the version, None when it was not counted. `pruning` and `aggregates` are None where they
@@ -317,13 +296,36 @@ class Explanation:
     verdict: Verdict
     columns: Mapping[str, ColumnEstimate] = field(default_factory=dict)
     fragments: int = 0
-    fragments_scanned: int = 0
+    fragment_ids: Sequence[int] | None = None
     filters: tuple[str, ...] = ()
     table_rows: int | None = None
     other_filters: tuple[str, ...] = ()
     is_covered: bool = False
     pruning: Pruning | None = None
     aggregates: PushDown | None = None
+    sampled_share: float | None = None
+
+    @property
+    def fragments_scanned(self) -> int:
+        """The number of fragments to scan."""
+        return self.fragments if self.fragment_ids is None else len(self.fragment_ids)
+
+
+def explained(
+    table: ReadTable, rows: int, size_bytes: int, verdict: Verdict, ids: Sequence[int] | None
+) -> Explanation:
+    """Return the explanation of a scan of some fragments, or of all, so far without columns."""
+    now = table.snapshot
+    return Explanation(
+        table=table.name,
+        version=now.version,
+        rows=rows,
+        size_bytes=size_bytes,
+        verdict=verdict,
+        fragments=len(now.fragments),
+        fragment_ids=None if ids is None else tuple(ids),
+        table_rows=now.rows,
+    )
 
 
 def pruning_of(

@@ -16,7 +16,7 @@ from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.history import History
 from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import Fragment, Snapshot
-from lancestat.query.estimates import ColumnEstimate, Estimate, estimate
+from lancestat.query.estimates import ColumnEstimate, Explanation, estimate
 from lancestat.query.fragments import ColumnRange
 from lancestat.query.predicates.filter import Comparison, Filter, Operator
 from lancestat.query.table import ReadSettings, ReadTable, Sampler, read_settings
@@ -103,7 +103,7 @@ def estimated(
     columns: Sequence[str] = ("day", "name", "blank"),
     filters: Sequence[Filter] = (),
     settings: ReadSettings = ReadSettings(),  # noqa: B008
-) -> Estimate:
+) -> Explanation:
     return estimate(table, columns, filters, settings, NOW)
 
 

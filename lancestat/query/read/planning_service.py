@@ -8,6 +8,7 @@ import math
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -17,12 +18,12 @@ from lancestat.lake.snapshot import split_fragments
 from lancestat.query.estimates import (
     Aggregate,
     ColumnEstimate,
-    Estimate,
     Explanation,
     Function,
     PushDown,
     PushDownReason,
     estimate,
+    explained,
     pruning_of,
     push_down,
     remaining_fragments,
@@ -151,7 +152,7 @@ class PlanningService:
             "functions": decision.functions,
         }
         if decision.use:
-            answered = Estimate(1, 0, table.verdict(settings, self._clock()), fragment_ids=())
+            answered = explained(table, 1, 0, table.verdict(settings, self._clock()), ())
             reply["values"] = list(map(_text, decision.values))
             reply["explanation"] = self._explain(table, message, filters, answered, decision)
         return reply
@@ -215,26 +216,17 @@ class PlanningService:
         table: ReadTable,
         message: Message,
         filters: Sequence[Filter],
-        made: Estimate,
+        made: Explanation,
         decision: PushDown | None,
     ) -> str:
         ids = made.fragment_ids
-        fragments = len(table.snapshot.fragments)
         known = [filter for filter in filters if not isinstance(filter, Unread)]
         others = tuple(message["others"])
         # The planner and this process disagree about what a filter is.
         others += (_UNREAD_TEXT,) * (len(filters) - len(known) - len(others))
-        explanation = Explanation(
-            table=table.name,
-            version=table.snapshot.version,
-            rows=made.rows,
-            size_bytes=made.size_bytes,
-            verdict=made.verdict,
-            columns=made.columns,
-            fragments=fragments,
-            fragments_scanned=fragments if ids is None else len(ids),
+        explanation = replace(
+            made,
             filters=tuple(map(filter_text, known)),
-            table_rows=table.snapshot.rows,
             other_filters=others,
             is_covered=message["covered"] is not None,
             pruning=None if decision and decision.use else pruning_of(table, known, others, ids),
