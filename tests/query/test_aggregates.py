@@ -345,17 +345,10 @@ def test_long_text_has_no_exact_bounds(tmp_path: Path, values: pa.Array) -> None
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([[1]], pa.list_(pa.int64())),
-        pa.array([{"x": 1}]),
-        pa.array([timedelta(1)]),
-    ],
-    ids=lambda values: str(values.type),
+    "values", [pa.array([[1]]), pa.array([{"x": 1}]), pa.array([timedelta(1)])], ids=str
 )
 def test_types_without_statistics_are_left_to_spark(tmp_path: Path, values: pa.Array) -> None:
-    rows = pa.table({"c": values, "n": pa.array([1])})
-    table = opened(made(tmp_path, rows))
+    table = opened(made(tmp_path, pa.table({"c": values, "n": [1]})))
     for function in Function:
         assert answered(table, Aggregate(function, "c"))[0] is PushDownReason.UNSUPPORTED
     assert answered(table, ROWS) == (EXACT, 1)
@@ -366,13 +359,6 @@ def test_a_column_that_is_not_analyzed_is_left_to_spark(tmp_path: Path) -> None:
     world.dataset.add_columns({"extra": "o_id * 2"})
     assert answered(opened(world), Aggregate(MAX, "extra"))[0] is UNPROVEN
     assert answered(opened(world), Aggregate(MAX, "o_id")) == (EXACT, 99)
-
-
-def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    table = opened(orders_world(tmp_path))
-    decision = push_down(table, [ROWS], [], ReadSettings(pushdown=False))
-    assert (decision.reason, decision.values) == (PushDownReason.DISABLED, ())
-    assert decision.detail == "aggregate.pushdown.enabled is false"
 
 
 def test_a_count_of_rows_asks_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

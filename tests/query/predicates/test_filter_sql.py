@@ -157,37 +157,34 @@ def test_doubtful_comparisons_stay_with_spark(type: pa.DataType, literal: Litera
     )
 
 
+UNCERTAIN_NULLS = [
+    *(pa.null(), pa.list_(pa.int32()), pa.struct([("a", pa.int32())]), pa.list_(pa.float32(), 2)),
+    *(pa.map_(pa.string(), pa.int32()), pa.uuid(), pa.json_(), pa.decimal256(50, 2)),
+]
+MISREAD = ("", "a`b", "_rowid", "_rowaddr", "_ROW", "_distance", "_score")
+TRANSLATABLE, OTHER = IsNull("x"), Comparison("y", Operator.EQUAL, Day(0))
+TWO = {**field(pa.int32()), **field(pa.date64(), "y")}
+
+
 @pytest.mark.parametrize(
-    "type",
+    ("filter", "fields"),
     [
-        pa.null(),
-        pa.list_(pa.int32()),
-        pa.struct([("a", pa.int32())]),
-        pa.map_(pa.string(), pa.int32()),
-        pa.list_(pa.float32(), 2),
-        pa.uuid(),
-        pa.json_(),
-        pa.decimal256(50, 2),
+        *((IsNull("x"), field(type)) for type in UNCERTAIN_NULLS),
+        *((IsNull(name), field(pa.int32(), name)) for name in MISREAD),
+        *((IsNull(name), field(pa.int32())) for name in ("y", "X")),
+        (TextMatch("x", TextOperator.STARTS_WITH, "a"), field(pa.binary())),
+        (TextMatch("x", TextOperator.STARTS_WITH, "\ud800"), field(pa.string())),
+        (In("x", ()), field(pa.int32())),
+        (Or(TRANSLATABLE, OTHER), TWO),
+        (Not(And(TRANSLATABLE, OTHER)), TWO),
+        (And(TRANSLATABLE, OTHER), TWO),
     ],
-    ids=str,
+    ids=ascii,
 )
-def test_types_with_uncertain_nulls_stay_with_spark(type: pa.DataType) -> None:
-    assert to_lance(IsNull("x"), field(type)) is None
-
-
-def test_prefixes_of_other_types_than_strings_stay_with_spark() -> None:
-    assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "a"), field(pa.binary())) is None
-    assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "\ud800"), field(pa.string())) is None
-
-
-@pytest.mark.parametrize("name", ["", "a`b", "_rowid", "_rowaddr", "_ROW", "_distance", "_score"])
-def test_names_that_lance_misreads_stay_with_spark(name: str) -> None:
-    assert to_lance(IsNull(name), field(pa.int32(), name)) is None
-
-
-def test_a_missing_column_stays_with_spark() -> None:
-    assert to_lance(IsNull("y"), field(pa.int32())) is None
-    assert to_lance(IsNull("X"), field(pa.int32())) is None
+def test_what_lance_may_take_otherwise_stays_with_spark(
+    filter: Filter, fields: Mapping[str, Field]
+) -> None:
+    assert to_lance(filter, fields) is None
 
 
 def test_names_differ_by_case(tmp_path: Path) -> None:
@@ -272,30 +269,13 @@ def test_a_comparison_with_null_is_never_true() -> None:
     assert to_lance(Not(unknown), field(pa.int32())) == "false"
 
 
-def test_a_list_of_nothing_stays_with_spark() -> None:
-    assert to_lance(In("x", ()), field(pa.int32())) is None
-
-
-def test_under_or_and_not_filters_are_pushed_whole_or_not_at_all() -> None:
-    fields = {**field(pa.int32()), **field(pa.date64(), "y")}
-    translatable, untranslatable = IsNull("x"), Comparison("y", Operator.EQUAL, Day(0))
-    assert to_lance(Or(translatable, untranslatable), fields) is None
-    assert to_lance(Not(And(translatable, untranslatable)), fields) is None
-    assert to_lance(And(translatable, untranslatable), fields) is None
-
-
 def test_the_exact_part_of_a_conjunction_is_pushed() -> None:
-    fields = {**field(pa.int32()), **field(pa.date64(), "y")}
-    one, two = IsNull("x"), Comparison("x", Operator.EQUAL, 2)
-    other = Comparison("y", Operator.EQUAL, Day(0))
+    one, two = TRANSLATABLE, Comparison("x", Operator.EQUAL, 2)
     expected = "(`x` IS NULL AND `x` = 2)"
-    assert exact_conjuncts([one, other, two], fields) == (expected, [other])
-    assert exact_conjuncts([And(one, And(other, two))], fields) == (
-        expected,
-        [other],
-    )
-    assert exact_conjuncts([other], fields) == (None, [other])
-    assert exact_conjuncts([], fields) == (None, [])
+    assert exact_conjuncts([one, OTHER, two], TWO) == (expected, [OTHER])
+    assert exact_conjuncts([And(one, And(OTHER, two))], TWO) == (expected, [OTHER])
+    assert exact_conjuncts([OTHER], TWO) == (None, [OTHER])
+    assert exact_conjuncts([], TWO) == (None, [])
 
 
 @pytest.fixture

@@ -199,11 +199,24 @@ def test_an_unknown_view_has_a_hint(schema: str, name: str, hint: str) -> None:
     assert hint_for(name, QueryContext({"orders": None}, views=views)) == hint
 
 
-def test_an_excerpt_underlines_the_error() -> None:
-    text = QueryText("select *\n  from\torders o\nwhere x", "q.sql")
-    start = text.text.index("orders")
-    assert str(text.location(start)) == "q.sql:2:8"
-    assert text.excerpt(start, start + 5) == "      |   from orders o\n      |        ^^^^^^"
+@pytest.mark.parametrize(
+    ("text", "span", "place", "excerpt"),
+    [
+        (
+            "select *\n  from\torders o\nwhere x",
+            (16, 21),
+            "q.sql:2:8",
+            "      |   from orders o\n      |        ^^^^^^",
+        ),
+        ("select", (6, 6), "q.sql:1:7", "      | select\n      |       ^"),
+    ],
+)
+def test_an_excerpt_underlines_the_error(
+    text: str, span: tuple[int, int], place: str, excerpt: str
+) -> None:
+    query = QueryText(text, "q.sql")
+    assert str(query.location(span[0])) == place
+    assert query.excerpt(*span) == excerpt
 
 
 def test_an_excerpt_of_a_long_line_contains_the_error() -> None:
@@ -211,12 +224,6 @@ def test_an_excerpt_of_a_long_line_contains_the_error() -> None:
     line, carets = text.excerpt(400, 403).splitlines()
     assert len(line) < 120
     assert line[carets.index("^") : carets.rindex("^") + 1] == "HERE"
-
-
-def test_the_end_of_the_text_has_a_location() -> None:
-    text = QueryText("select")
-    assert text.excerpt(6) == "      | select\n      |       ^"
-    assert str(text.location(6)) == "query:1:7"
 
 
 @given(st.text(alphabet="ab \t\nö\U0001f600", max_size=30), st.integers(0, 30))
@@ -270,16 +277,20 @@ def test_declared_names_are_found_as_spark_finds_names(
     assert find_declared(statement, tables, is_case_sensitive=is_case_sensitive) == name
 
 
-def test_an_undeclared_table_has_a_hint_with_the_declared_ones() -> None:
-    error = not_declared(AnalyzeStatement(("ordrs",)), ["part", "orders"], asked_catalog=True)
-    assert (error.code, error.hint) == ("LS404", "did you mean 'orders'?")
-    error = not_declared(AnalyzeStatement(("db", "zzz")), ["part", "orders"], asked_catalog=True)
-    assert error.hint == "declared tables: part, orders"
-    assert "'db.zzz'" in error.message
-    assert (
-        not_declared(AnalyzeStatement(("x",)), [], asked_catalog=False).hint
-        == "declared tables: none"
-    )
+@pytest.mark.parametrize(
+    ("parts", "declared", "hint"),
+    [
+        (("ordrs",), ["part", "orders"], "did you mean 'orders'?"),
+        (("db", "zzz"), ["part", "orders"], "declared tables: part, orders"),
+        (("x",), [], "declared tables: none"),
+    ],
+)
+def test_an_undeclared_table_has_a_hint_with_the_declared_ones(
+    parts: tuple[str, ...], declared: list[str], hint: str
+) -> None:
+    error = not_declared(AnalyzeStatement(parts), declared, asked_catalog=True)
+    assert (error.code, error.hint) == ("LS404", hint)
+    assert f"'{'.'.join(parts)}'" in error.message
 
 
 def test_a_name_is_quoted_for_spark() -> None:
