@@ -10,8 +10,9 @@ meaning.
 from __future__ import annotations
 
 import math
+import operator
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -36,7 +37,6 @@ from lancestat.query.predicates.filter import (
     Operator,
     Or,
     TextMatch,
-    TextOperator,
     Unread,
     flattened,
 )
@@ -72,7 +72,7 @@ def to_lance(filter: Filter, fields: Mapping[str, Field]) -> str | None:
             filters
         that are too large to be parsed for every fragment.
     """
-    if sum(1 for _ in _literals(filter, 0)) > _LITERALS:
+    if _size(filter) > _LITERALS:
         return None
     try:
         return _expression(filter, True, fields)
@@ -99,21 +99,18 @@ def exact_conjuncts(
     return joined, left
 
 
-def _literals(filter: Filter, depth: int) -> Iterator[None]:
-    # Each literal once, and every other leaf as one; too deep counts as too many.
+def _size(filter: Filter, depth: int = 0) -> int:
+    """Return the number of literals; another leaf counts as one, and too deep is too many."""
     if depth > DEEPEST:
-        yield from (None for _ in range(_LITERALS + 1))
-        return
+        return _LITERALS + 1
     match filter:
         case Not(operand):
-            yield from _literals(operand, depth + 1)
+            return _size(operand, depth + 1)
         case And() | Or():
-            for part in flattened(filter, type(filter)):
-                yield from _literals(part, depth + 1)
+            return sum(_size(part, depth + 1) for part in flattened(filter, type(filter)))
         case In(_, literals):
-            yield from (None for _ in literals)
-        case _:
-            yield None
+            return len(literals)
+    return 1
 
 
 def _expression(filter: Filter, outcome: bool, fields: Mapping[str, Field]) -> str:
@@ -133,15 +130,15 @@ def _expression(filter: Filter, outcome: bool, fields: Mapping[str, Field]) -> s
             if outcome:
                 return equal
             return f"({equal} OR {_nullness(_column(column, fields), True)})"
-        case Comparison(column, operator, literal):
-            sign = operator.value if outcome else OPPOSITE[operator.value]
+        case Comparison(column, comparison, literal):
+            sign = comparison.value if outcome else OPPOSITE[comparison.value]
             return _compared(_column(column, fields), sign, literal)
         case In(column, literals):
             return _membership(_column(column, fields), literals, outcome)
         case IsNull(column):
             return _nullness(_column(column, fields), outcome)
-        case TextMatch(column, operator, text):
-            return _matched(_column(column, fields), operator, text, outcome)
+        case TextMatch():
+            return _matched(_column(filter.column, fields), filter, outcome)
         case Unread():
             raise _Inexact
         case _:
@@ -202,12 +199,12 @@ def _nullness(column: _Column, outcome: bool) -> str:
     return f"{column[0]} IS {'' if outcome else 'NOT '}NULL"
 
 
-def _matched(column: _Column, operator: TextOperator, text: str, outcome: bool) -> str:
+def _matched(column: _Column, match: TextMatch, outcome: bool) -> str:
     name, column_domain = column
     if not isinstance(column_domain, Strings):
         raise _Inexact
     # Lance's functions have the operators' names.
-    test = f"{operator.value}({name}, {_exact(exact_string_literal(text))})"
+    test = f"{match.operator.value}({name}, {_exact(exact_string_literal(match.text))})"
     return test if outcome else f"NOT {test}"
 
 
@@ -219,6 +216,10 @@ def _exact(expression: str | None) -> str:
 
 NEVER = "false"
 
+_COMPARES = {
+    **{"=": operator.eq, "<>": operator.ne, "<": operator.lt},
+    **{"<=": operator.le, ">": operator.gt, ">=": operator.ge},
+}
 # The negation of each comparison, over values that are not null.
 OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -233,7 +234,8 @@ class Domain:
 
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
         """Return a boolean expression over the quoted column, None where none is exact."""
-        return None
+        member = self.member(literal)
+        return None if member is None else f"{column} {sign} {member}"
 
     def member(self, literal: Literal) -> str | None:
         """Return the literal as a member of an IN list, None where that is not equality."""
@@ -297,24 +299,13 @@ class _Booleans(Domain):
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
         if not isinstance(literal, bool):
             return None
-        values = [value for value in (False, True) if _holds(value, sign, literal)]
+        values = [value for value in (False, True) if _COMPARES[sign](value, literal)]
         if len(values) == 2:
             return f"{column} IS NOT NULL"
         return f"{column} = {str(values[0]).lower()}" if values else NEVER
 
     def member(self, literal: Literal) -> str | None:
         return str(literal).lower() if isinstance(literal, bool) else None
-
-
-def _holds(value: bool, sign: str, literal: bool) -> bool:
-    return {
-        "=": value == literal,
-        "<>": value != literal,
-        "<": value < literal,
-        "<=": value <= literal,
-        ">": value > literal,
-        ">=": value >= literal,
-    }[sign]
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,10 +474,6 @@ def _float(value: float) -> str:
 class Strings(Domain):
     """Compared byte by byte in UTF-8, as in Spark."""
 
-    def compare(self, column: str, sign: str, literal: Literal) -> str | None:
-        text = self.member(literal)
-        return None if text is None else f"{column} {sign} {text}"
-
     def member(self, literal: Literal) -> str | None:
         return exact_string_literal(literal) if isinstance(literal, str) else None
 
@@ -500,8 +487,7 @@ class _Bytes(Domain):
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
         if isinstance(literal, bytes) and sign in ("=", "<>") and not self._fits(literal):
             return NEVER if sign == "=" else f"{column} IS NOT NULL"
-        text = self.member(literal)
-        return None if text is None else f"{column} {sign} {text}"
+        return Domain.compare(self, column, sign, literal)
 
     def member(self, literal: Literal) -> str | None:
         if not isinstance(literal, bytes) or not self._fits(literal):

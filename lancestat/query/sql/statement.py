@@ -116,7 +116,9 @@ def explain_failure(
     error = _unwrapped(error)
     if condition(error) == "TABLE_OR_VIEW_NOT_FOUND":
         return _no_table(error, text, query_context)
-    sentence = _spark_message(error, query_context)
+    # Its message, without what follows.
+    message_text = str(getattr(error, "desc", None) or error).strip()
+    sentence = redact_line(_REST.sub("", message_text), query_context.secrets)
     span = _error_span(error, text)
     message = sentence if span is None else f"{sentence}\n{text.excerpt(*span)}"
     location = None if span is None else text.location(span[0])
@@ -160,11 +162,6 @@ def hint_for(name: str, query_context: QueryContext) -> str:
         return f"did you mean '{by_name[near[0]]}'?" if near else f"there are {listed}"
     declared = ", ".join(list(query_context.tables)[:20]) or "none"
     return did_you_mean(name, query_context.tables) or f"declared tables: {declared}"
-
-
-def _spark_message(error: Any, query_context: QueryContext) -> str:
-    text = str(getattr(error, "desc", None) or error).strip()
-    return redact_line(_REST.sub("", text), query_context.secrets)
 
 
 def _unwrapped(error: Any) -> Any:
@@ -344,7 +341,7 @@ def parse(spark: SparkSession, text: QueryText) -> Statement:
     try:
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text.text)
     except Exception as error:
-        if len(starts) > 1 and not _is_compound(text.text[starts[0] :]):
+        if len(starts) > 1 and not re.match(r"begin\b", text.text[starts[0] :], re.IGNORECASE):
             raise InvalidQuery(
                 "another statement follows the first\n" + text.excerpt(starts[1]),
                 location=text.location(starts[1]),
@@ -422,7 +419,3 @@ def _starts(text: str) -> list[int]:
 
 def _is_blank(token: str) -> bool:
     return token.isspace() or token.startswith("--") or (token.startswith("/*") and len(token) > 3)
-
-
-def _is_compound(text: str) -> bool:
-    return re.match(r"begin\b", text, re.IGNORECASE) is not None
