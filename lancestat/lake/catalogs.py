@@ -64,11 +64,7 @@ def is_unreadable(error: BaseException) -> bool:
 
 
 def names_in(answer: Any, kind: str) -> list[str]:
-    """Return the names on one page of a list of `tables` or `namespaces`.
-
-    Raises:
-        AnswerError: it is not a list of names.
-    """
+    """Return the names on a page of a list of `tables` or `namespaces`; AnswerError for others."""
     names = getattr(answer, kind, None)
     if names is None and answer is not None:
         return []
@@ -84,11 +80,7 @@ def names_in(answer: Any, kind: str) -> list[str]:
 
 
 def token_in(answer: Any) -> str | None:
-    """Return the token of the next page, None or "" on the last one.
-
-    Raises:
-        AnswerError: it is not a string.
-    """
+    """Return the token of the next page, None or "" on the last; AnswerError if it is no string."""
     token = getattr(answer, "page_token", None)
     if token is not None and not isinstance(token, str):
         raise AnswerError(f"the token of its next page is a {type(token).__name__}")
@@ -96,11 +88,7 @@ def token_in(answer: Any) -> str | None:
 
 
 def check_description(answer: Any) -> None:
-    """Check the location of a table and the options that open it.
-
-    Raises:
-        AnswerError: they cannot be those of a dataset.
-    """
+    """Raise AnswerError for a location or options that cannot be those of a dataset."""
     location = getattr(answer, "location", None)
     if location is not None:
         _check_text(location, "the location", _CONTROL)
@@ -148,9 +136,8 @@ _LISTED_FOR_SECONDS = 60
 class Bounds:
     """How much of a catalog is asked for at most, which sound ones stay far below.
 
-    `pages` are those of one list, `names` those of tables and namespaces in one listing, `depth`
-    is how far namespaces are nested, and the seconds are for one listing, and for all tables of
-    one catalog that a command locates.
+    `pages` are of one list, `names` and `depth` of one listing; a listing, and the locating of all
+    tables of a command, have seconds.
     """
 
     pages: int = 10_000
@@ -169,10 +156,7 @@ class LimitError(Exception):
 
 
 class _Listing:
-    """What is left of the bounds for one listing.
-
-    Its methods raise LimitError.
-    """
+    """What is left of the bounds for one listing; methods raise LimitError."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._seconds = BOUNDS.listing_seconds if seconds is None else seconds
@@ -277,11 +261,7 @@ class CatalogClient:
         return _repeated(lambda: self._inner.create_table_version(request))
 
     def describe(self, table: TableName) -> DescribeTableResponse:
-        """Return the description of a table.
-
-        Raises:
-            LakeError: the catalog does not have it, refuses it or does not answer.
-        """
+        """Return the description of a table; LakeError where the catalog does not give it."""
         from lance_namespace import DescribeTableRequest, DescribeTableResponse
 
         place = self._flat.get(table.identifier)
@@ -292,11 +272,7 @@ class CatalogClient:
             return self.describe_table(request)
 
     def declare(self, table: TableName) -> DeclareTableResponse | DescribeTableResponse:
-        """Return the location of a table that is created unless it is there.
-
-        Raises:
-            LakeError: as `describe`.
-        """
+        """Return the location of a table that is created unless it is there; LakeError as there."""
         from lance_namespace import DeclareTableRequest
 
         request = DeclareTableRequest(id=list(table.identifier), vend_credentials=True)
@@ -334,10 +310,8 @@ class CatalogClient:
         return answer
 
     def tables(self) -> Iterator[TableName]:
-        """Yield the tables of all namespaces.
-
-        Raises:
-            LakeError: they cannot be listed, or exceed `BOUNDS`.
+        """Yield the tables of all namespaces; LakeError if they cannot be listed or exceed
+        `BOUNDS`.
         """
         listing = _Listing()
         pending: list[tuple[str, ...]] = [()]
@@ -377,11 +351,7 @@ class CatalogClient:
         )
 
     def listed(self) -> Sequence[TableName]:
-        """Return all tables, as they were listed at most a minute ago.
-
-        Raises:
-            LakeError: as `tables`.
-        """
+        """Return all tables, as they were listed at most a minute ago; LakeError as `tables`."""
         with self._listing:
             if time.monotonic() > self._listed_until:
                 self._listed, self._places = tuple(self.tables()), {}
@@ -389,9 +359,9 @@ class CatalogClient:
             return self._listed
 
     def places(self, tables: Sequence[TableName]) -> Iterator[tuple[TableName, str, bool]]:
-        """Yield the URIs of tables that may be described, and whether the catalog owns versions.
+        """Yield the URIs of tables that may be described, each asked for once a minute.
 
-        Each is asked for once a minute.
+        With each comes whether the catalog owns versions.
         """
         from lance_namespace import DescribeTableRequest
 
@@ -483,12 +453,7 @@ class CatalogClient:
         """Return the sorted names of the `tables` or `namespaces` of a namespace.
 
         Reads all pages, or as many as hold `most` names, within `BOUNDS` or what is left of
-        `listing`.
-
-        Raises:
-            BaseException: what the catalog raises.
-            LimitError: a bound is exceeded.
-            AnswerError: an answer is invalid.
+        `listing`. Raises LimitError, AnswerError and whatever the catalog raises.
         """
         from lance_namespace import ListNamespacesRequest, ListTablesRequest
 
@@ -533,11 +498,9 @@ def require_time(until: float) -> None:
 
 
 def _answered(ask: Callable[[], T], seconds: float = math.inf) -> T:
-    """Return the answer to one request, for which there are at most so many seconds.
+    """Return the answer to one request, or raise _NoAnswerError after so many seconds.
 
-    Raises:
-        _NoAnswerError: there is none in time; its thread does not keep the process from ending.
-        BaseException: what the catalog raises.
+    The thread that waits does not keep the process from ending.
     """
     answer: Future[T] = Future()
 
@@ -556,12 +519,7 @@ def _answered(ask: Callable[[], T], seconds: float = math.inf) -> T:
 
 
 def _repeated(ask: Callable[[], T], listing: _Listing | None = None) -> T:
-    """Ask again, after longer and longer pauses, while the answer is that of a busy server.
-
-    Raises:
-        LimitError: the listing has no time left.
-        BaseException: as `_answered`.
-    """
+    """Ask again, after longer and longer pauses, while the answer is that of a busy server."""
     pause = _FIRST_PAUSE_SECONDS
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -586,11 +544,7 @@ def _in_time(ask: Callable[[], T], listing: _Listing | None) -> T:
 
 
 def client_of(catalog: Catalog, name: str) -> CatalogClient:
-    """Return the client of a catalog; a process has one.
-
-    Raises:
-        LakeError: there can be none as the catalog is declared.
-    """
+    """Return the client of a catalog, of which a process has one; LakeError if none can be made."""
     return _client(name, catalog.impl, tuple(sorted(catalog.properties.items())))
 
 
@@ -676,13 +630,8 @@ def locate(
 ) -> dict[TableName, LocatedTable | LakeError]:
     """Ask catalogs for the locations of tables; a table that cannot be located becomes its error.
 
-    A catalog that does not answer, or takes longer than `BOUNDS` allows, is not asked again.
-
-    Args:
-        tables: Tables of any of the catalogs.
-        catalogs: By name.
-        base: The declared storage options of a table; those that the catalog gives override them.
-        threads: How many requests run concurrently.
+    A catalog that does not answer, or takes longer than `BOUNDS` allows, is not asked again. `base`
+    returns the declared storage options, which those of the catalog override.
     """
     located: dict[TableName, LocatedTable | LakeError] = {}
     silent: dict[str, LakeError] = {}
@@ -716,11 +665,7 @@ def locate(
 
 
 def declare(catalog: Catalog, table: TableName, base: Mapping[str, str]) -> LocatedTable:
-    """Return the location of a table, which is created in its catalog unless it exists.
-
-    Raises:
-        LakeError: the catalog has no such namespace, refuses the table or does not answer.
-    """
+    """Return the location of a table, created in its catalog unless it exists."""
     client = client_of(catalog, table.catalog)
     try:
         return _located(catalog, table, base, client.describe(table))
@@ -729,13 +674,11 @@ def declare(catalog: Catalog, table: TableName, base: Mapping[str, str]) -> Loca
 
 
 def tables_at(uri: str, catalogs: Mapping[str, Catalog]) -> Iterator[tuple[TableName, bool]]:
-    """Yield the tables of catalogs that are the dataset at a URI, and whether the catalog owns it.
+    """Yield the tables of catalogs that are the dataset at a URI, and whether their catalog owns
+    it.
 
-    Owning means owning its versions. Tables whose names occur in the last folder of the URI are
-    asked for first, and the others only where none of those matches.
-
-    Raises:
-        LakeError: a catalog cannot be listed, or does not answer.
+    Tables whose names occur in the last folder of the URI are asked for first, and the others only
+    where none of those matches. LakeError where a catalog cannot be listed.
     """
     folder = unquote(uri.rstrip("/").rpartition("/")[2])
     for name, catalog in catalogs.items():

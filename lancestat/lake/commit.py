@@ -100,11 +100,7 @@ class VersionIs:
     or_later: bool = False
 
     def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
-        """Return why the dataset does not meet it before the commit, None where it does.
-
-        Raises:
-            LakeError: The dataset cannot be opened.
-        """
+        """Return why the dataset does not meet it before the commit, None where it does."""
         latest = observe_dataset(self.pin.uri, storage_options=storage_options).version
         read = self.pin.version
         if latest == read or (self.or_later and latest > read):
@@ -157,20 +153,11 @@ def commit(
     storage_options: Mapping[str, str] | None = None,
     undo: Callable[[LanceDataset], object] | None = None,
 ) -> CommitOutcome:
-    """Commit an operation if its requirements hold.
+    """Commit an operation made for `read_version` (0: a new dataset) if its requirements hold.
 
     Lance rebases it onto compatible commits, up to 20 times. It is not rebased if it requires one
-    version, nor if it is an Overwrite, which Lance considers compatible with any commit.
-
-    Args:
-        uri: The dataset.
-        operation: What to commit.
-        read_version: The version that the operation was made for; 0 for a new dataset.
-        requirements: Preconditions, checked in this order.
-        properties: The transaction's.
-        storage_options: For an object store.
-        undo: Reverts the change in the dataset that got it, opened at the version that the change
-            made. Needed with `SameDataset`.
+    version, nor if it is an Overwrite, which Lance considers compatible with any commit. `undo`
+    gets the dataset at the version that the change made, to revert it; `SameDataset` needs it.
 
     Raises:
         LakeError: A requirement cannot be checked.

@@ -119,12 +119,7 @@ _TYPES: tuple[tuple[type[BaseException], Cause], ...] = (
 
 
 def cause_of(error: BaseException, uri: str | None = None) -> Cause:
-    """Classify an exception of Lance.
-
-    Args:
-        error: What Lance raised.
-        uri: The dataset, whose name decides nothing even where it has spaces.
-    """
+    """Classify an exception of Lance; words in the dataset's own name decide nothing."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Cause.NO_SPACE
     if type(error).__name__ == "CommitConflictError":
@@ -258,14 +253,7 @@ _TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
 def lake_error(
     error: BaseException, uri: str, *, version: int | None = None, secrets: Iterable[str] = ()
 ) -> LakeError:
-    """Return the error for a dataset that Lance could not open or read.
-
-    Args:
-        error: What Lance raised.
-        uri: The dataset, as declared.
-        version: The requested version, None for the latest.
-        secrets: Values that must not be shown.
-    """
+    """Return the error for a dataset that Lance could not open or read, without `secrets`."""
     cause = cause_of(error, uri)
     if cause is Cause.NAME:
         return name_not_encodable(redact_line(uri, secrets))

@@ -61,11 +61,7 @@ class ListedFile:
 
 
 def list_files(uri: str) -> tuple[ListedFile, ...] | None:
-    """List the files that Spark would read at a path or pattern; None where it is not known.
-
-    Args:
-        uri: A path on this machine (`list_store_files` lists object stores).
-    """
+    """List the local files that Spark would read at a path or pattern; None where not known."""
     path = local_path(uri)
     if path is None:
         return None
@@ -141,12 +137,7 @@ _OPTIONS = {
 
 
 def list_store_files(uri: str, storage_options: Mapping[str, str]) -> tuple[ListedFile, ...] | None:
-    """List the files below a URI of S3; None where that is not known, or some are too new.
-
-    Args:
-        uri: A prefix, or a single object; no pattern.
-        storage_options: How to reach it, as Lance takes them.
-    """
+    """List the files below a URI of S3; None where that is not known, or some are too new."""
     import pyarrow as pa
     from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
@@ -229,8 +220,8 @@ _T = TypeVar("_T")
 class Process:
     """A process, distinct from later ones with its number and from those of other hosts.
 
-    `host` is where process numbers are unique: a boot of a host, or a container there. `started` is
-    in clock ticks since then, None where the system does not report it.
+    `host` is a boot of a host or a container there; `started` is in clock ticks since then, or
+    None.
     """
 
     host: str
@@ -261,11 +252,7 @@ class Process:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Process:
-        """Read the stored form.
-
-        Raises:
-            KeyError, TypeError, ValueError: It is malformed.
-        """
+        """Read the stored form; KeyError, TypeError or ValueError if it is malformed."""
         started = stored["started"]
         return cls(
             str(stored["host"]), int(stored["pid"]), None if started is None else int(started)
@@ -289,11 +276,10 @@ def process_of(tag: str) -> Process | None:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The claim of a process on something on disk.
+    """The claim of a process on something on disk, which ends with the process.
 
-    It ends with its owner. Where the owner's host is another, it ends `duration` after
-    `renewed_at`, the last sign of life, or never without one. `owner` is None where only the tag of
-    a process on another host is known.
+    Where the owner's host is another, it ends `duration` after `renewed_at`, the last sign of life,
+    or never without one. `owner` is None where only a tag of another host is known.
     """
 
     owner: Process | None
@@ -323,11 +309,7 @@ def abandoned(leased: Iterable[tuple[_T, Lease]]) -> Iterator[_T]:
 
 
 def parse_instant(text: str) -> datetime:
-    """Parse an aware instant in ISO 8601.
-
-    Raises:
-        ValueError: It is not a time, or has no zone.
-    """
+    """Parse an aware instant in ISO 8601; ValueError for anything else."""
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
         raise ValueError(f"{text!r} has no zone")
@@ -392,11 +374,7 @@ def _temporary_folders() -> Iterator[tuple[Path, Lease]]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in place of what is there, so that readers see the old or the new, never a part.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write a file in place of what is there: readers see the old or the new."""
     remove_drafts(path)
     draft = new_draft(path)
     try:
@@ -407,12 +385,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file so that it is there wholly or not at all, and never over another.
-
-    Raises:
-        FileExistsError: Something is there.
-        OSError: It cannot be written.
-    """
+    """Write a file wholly or not at all; FileExistsError if something is there."""
     remove_drafts(path)
     draft = new_draft(path)
     try:
@@ -537,8 +510,8 @@ class FolderStorage:
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
         """Write a small file, so that it is there wholly or not at all.
 
-        Its folder must exist, unless `make_folder` is true: then it is made, even where others
-        remove it at the same time because it is empty.
+        Its folder must exist, unless `make_folder`: then it is made, even where others remove it
+        meanwhile.
         """
         file = self.root / path
 
@@ -569,10 +542,7 @@ class FolderStorage:
         return sum(entry.stat(follow_symlinks=False).st_size for entry in _files(self.root / path))
 
     def remove(self, path: str, last: str | None = None) -> None:
-        """Remove a folder with all that is in it, and the file `last` of it after all others.
-
-        A link is removed, and what it points to is not touched.
-        """
+        """Remove a folder with all in it, the file `last` after all others; follow no links."""
         folder = self.root / path
         for attempt in range(_ATTEMPTS):
             try:

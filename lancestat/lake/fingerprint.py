@@ -51,8 +51,7 @@ def column_groups(snapshot: Snapshot, fields: Sequence[Field]) -> list[ColumnGro
     A fingerprint digests what decides the values of its columns in a fragment: the data files and
     overlays that hold one of the fields, the deletion file and the number of physical rows. Equal
     fingerprints mean equal values, also for a column that no file holds, which is all null.
-    `fields` are leaves (every analyzable column is one), and each is in exactly one group of a
-    fragment.
+    `fields` are leaves, and each is in exactly one group of a fragment.
     """
     layout = _Layout(fields)
     return [
@@ -278,9 +277,6 @@ class ByteEstimator:
     The size of a file is shared among its columns: fixed-width columns weigh their decoded width,
     and the others what remains, but at least 16 bytes per value. A file of unknown size counts as
     uncompressed. Overlays count as files.
-
-    Args:
-        fields: All columns of the table.
     """
 
     def __init__(self, fields: Sequence[Field]) -> None:

@@ -296,9 +296,8 @@ _STEP = 4
 def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetime:
     """Return the time of the newest commit that changed rows, by the clock of its writer.
 
-    Commits that only moved rows or changed settings are skipped. An unknown commit counts as a
-    change; if its version is gone, the time of the next one is returned. If none of the `limit`
-    newest commits changed rows, the time is that of the oldest of them.
+    An unknown commit counts as a change; if its version is gone, the time of the next one is
+    returned. If none of the `limit` newest commits changed rows, it is that of the oldest of them.
     """
     oldest = max(1, dataset.version - limit + 1)
     for commit in _commits(dataset, oldest):
@@ -337,19 +336,11 @@ def rows_changed_between(
     """Return the share of rows that changed from `old` to `new`, of the rows of `new`: 0.0 to 1.0.
 
     Rows of either snapshot that the other does not hold with the same values count: an appended or
-    a deleted row once, an updated row twice. Where manifests leave doubt, the share errs upwards,
-    so that a bound on it is never exceeded unnoticed. Values are compared fragment by fragment, in
-    the columns that both snapshots have: one replaced cell makes a whole fragment count.
-
-    All rows count as changed where one of `columns` is another column than before under the same
-    name: dropped and added again, replaced by renaming, or with another type.
-
-    Args:
-        old: The snapshot that statistics describe.
-        new: The snapshot that is read now.
-        columns: The names of the columns that the statistics describe.
-        history: The commits from `old` to `new`. Its compactions are no changes; without it they
-            count in full, and so do deletions on both sides of a fragment that might differ.
+    a deleted row once, an updated row twice. Where manifests leave doubt, the share errs upwards.
+    Values are compared fragment by fragment, in the columns that both snapshots have. All rows
+    count as changed where one of `columns`, which statistics describe, is another column than
+    before under the same name. The compactions of `history`, the commits from `old` to `new`, are
+    no changes.
     """
     unchanged = _unchanged_rows(old, new, columns, history)
     if history is not None and history.rewrites and _went_back(history):

@@ -54,15 +54,7 @@ def observe_dataset(
     """Open a dataset for the first time, at its latest version or at `version`.
 
     Whoever keeps anything of it also keeps its pin (`Snapshot.pin`, `pin_of`) and opens it with
-    `open_pinned` from then on.
-
-    Args:
-        uri: A path or an object-store URI.
-        version: A manifest version, None for the latest.
-        storage_options: Used for object stores only; unset timeouts are kept short.
-
-    Raises:
-        LakeError: The dataset cannot be opened. The message holds no secret.
+    `open_pinned` from then on. LakeError, without secrets, if it cannot be opened.
     """
     return _open(uri, version, storage_options, None)
 
@@ -75,11 +67,8 @@ def open_pinned(
 ) -> lance.LanceDataset:
     """Open the dataset and version that a pin names.
 
-    Args:
-        pin: What was observed.
-        storage_options: As for `observe_dataset`.
-        session: The caches to use. No other pin of the same URI may have used it, since Lance
-            takes a manifest from the cache without checking that it still exists.
+    No other pin of the same URI may have used `session`, since Lance takes a manifest from its
+    caches without checking that it still exists.
 
     Raises:
         DatasetReplaced: another dataset has taken its place.
@@ -103,11 +92,7 @@ def open_pinned(
 
 @contextmanager
 def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Raise whatever Lance raises while a pinned dataset is read as the LakeError that says why.
-
-    Raises:
-        LakeError: As `read_failure` says.
-    """
+    """Raise whatever Lance raises while a pinned dataset is read as its `read_failure`."""
     try:
         yield
     except LakeError:
@@ -142,8 +127,7 @@ def pinned_history(
 ) -> Iterator[lance.LanceDataset]:
     """Open a dataset to read its earlier versions, and see afterwards that they were its own.
 
-    Raises:
-        LakeError: As `open_pinned`, before or after the block.
+    LakeError as `open_pinned`, before or after the block.
     """
     dataset = open_pinned(pin, storage_options=storage_options)
     with pinned_reads(pin, storage_options):
@@ -193,10 +177,7 @@ def portable(storage_options: Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def by_catalog(storage_options: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return arguments for Lance with which a catalog has its part in what is opened or committed.
-
-    There are none for a dataset in which no catalog has a part.
-    """
+    """Return arguments for Lance by which a catalog has its part in opening or committing."""
     return storage_options.committing if isinstance(storage_options, CatalogOptions) else {}
 
 
@@ -209,13 +190,7 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
     """Send an object store one request, to learn in seconds whether it can be reached.
 
     Opening a dataset in an unreachable store takes minutes, because Lance retries its requests.
-
-    Args:
-        store: Scheme and bucket, as `files.store_of` returns them.
-        storage_options: As for opening.
-
-    Raises:
-        StoreUnreachable: it does not answer. Any other problem is left to opening.
+    StoreUnreachable if it does not answer; any other problem is left to opening.
     """
     from lance.file import LanceFileSession
 
@@ -253,14 +228,9 @@ def observe_snapshots(
     storage_options: Mapping[str, str] | UriOptions | None = None,
     threads: int = 8,
 ) -> dict[str, Snapshot | LakeError]:
-    """Open datasets in parallel; one that cannot be read becomes its error.
+    """Open datasets concurrently, by name and URI; one that cannot be read becomes its error.
 
     Every object store is probed once. If it does not answer, all its tables get that error.
-
-    Args:
-        requests: Pairs of a name, which becomes the key of the result, and a URI.
-        storage_options: For all of them, or for each by its URI.
-        threads: How many are opened concurrently.
     """
     uris = dict(requests)
     if not uris:
@@ -303,15 +273,9 @@ def snapshot(
     uri: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
-    """Take a snapshot of an open dataset from its manifest alone: no data file is touched.
+    """Take a snapshot of an open dataset from its manifest alone.
 
-    Args:
-        dataset: An open dataset.
-        uri: How the project names it; the dataset's own URI when None.
-        storage_options: The secrets in them are kept out of errors.
-
-    Raises:
-        LakeError: When the manifest cannot be read.
+    `uri` is how the project names it; the dataset's own URI when None.
     """
     uri = dataset.uri if uri is None else uri
     with readable(uri, storage_options=storage_options):
@@ -365,8 +329,7 @@ def observe_at(
         VersionAndTag: Both were given.
         InvalidVersion: The version cannot be one.
         UnknownTag: There is no such tag.
-        LakeError: The dataset was replaced since the tag was looked up, or as
-            `lake.open.observe_dataset`.
+        LakeError: The dataset was replaced since the tag was looked up, or as `observe_dataset`.
     """
     if version is not None and tag is not None:
         raise VersionAndTag(
@@ -381,11 +344,9 @@ def observe_at(
 
 
 def version_at(uri: str, moment: datetime, storage_options: Mapping[str, str] | None = None) -> int:
-    """Return the version of a dataset that was the latest at an instant, by its writers' clocks.
+    """Return the version that was the latest at an instant, by its writers' clocks.
 
-    Raises:
-        VersionMissing: Every version that is left was committed later.
-        LakeError: As `lake.open.observe_dataset`.
+    VersionMissing if every version that is left was committed later.
     """
     observed = observe_dataset(uri, storage_options=storage_options)
     with pinned_history(pin_of(observed, uri), storage_options) as dataset:

@@ -256,8 +256,7 @@ def manifest_identity(committed_at: datetime | None, newest: Fragment | None) ->
     """Return a digest that distinguishes manifests of the same version number: 32 hex digits.
 
     It covers the commit time, in microseconds, and the files of the fragment with the highest id,
-    whose names are random. The latter distinguishes histories with equal commit times, as of coarse
-    clocks.
+    whose random names distinguish histories with equal commit times, as of coarse clocks.
     """
     instant = None if committed_at is None else committed_at.astimezone(timezone.utc).isoformat()
     return _digest([instant, _files(newest)])
@@ -280,12 +279,7 @@ FieldIds = dict[tuple[int, ...], tuple[int, ...]]
 
 
 def pin_of(dataset: lance.LanceDataset, uri: str | None = None) -> Pin:
-    """Return the pin of an open dataset at its version.
-
-    Args:
-        dataset: An open dataset.
-        uri: How the project names it; the dataset's own URI when None.
-    """
+    """Return the pin of an open dataset at its version; `uri` is how the project names it."""
     ids = dataset.fragment_ids()
     newest = dataset.get_fragment(max(ids)) if ids else None
     fragment = None if newest is None else next(fragment_values([newest.metadata], {}))
@@ -429,15 +423,8 @@ def split(
 ) -> list[tuple[tuple[int, RowRange], ...]]:
     """Split spans into tasks of about equal weight: small ones together, large ones in ranges.
 
-    Args:
-        spans: What is to be read, in order.
-        cores: How many tasks run concurrently.
-        sizes: How large the tasks are to be.
-
-    Returns:
-        The ranges of each task, each with the index of its span, in the order of the spans. Every
-            row
-        is in one range; a span without rows is in one, too.
+    Returns the ranges of each task, each with the index of its span, in the order of the spans.
+    Every row is in one range; a span without rows is in one, too.
     """
     if not spans:
         return []
@@ -457,12 +444,8 @@ def split_fragments(
 ) -> list[ScanPartition]:
     """Split the fragments that a query reads into the parts of its tasks.
 
-    Args:
-        fragments: What is to be read.
-        row_bytes: Decoded bytes per row of the projected columns.
-        cores: How many tasks run concurrently.
-        is_filtered: Whether a filter is pushed into the scan; ranges are then of physical rows.
-        limit: Read no more rows than this in total, unless a filter is pushed.
+    `row_bytes` are decoded bytes per row of the projected columns. Under a filter ranges are of
+    physical rows; without one no more rows than `limit` are read in total.
     """
     live = [fragment for fragment in fragments if fragment.rows > 0]
     counts = [

@@ -44,11 +44,7 @@ def relation_classes(spark: SparkSession) -> Any:
     """Return an instance of the Java class `lancestat.relation.LanceRelation`, through py4j.
 
     The first session of this process compiles the sources into a jar, and the first of each Spark
-    context gives that to the executors.
-
-    Raises:
-        JavaSourcesRefused: the sources do not compile.
-        JavaClassNotLoaded: its classes cannot be loaded.
+    context gives that to the executors. JavaSourcesRefused and JavaClassNotLoaded if that fails.
     """
     context = spark.sparkContext
     with _loading:
@@ -65,8 +61,7 @@ def relation_classes(spark: SparkSession) -> Any:
 def _is_shipped(spark: SparkSession) -> bool:
     """Whether the session was started with the jar that `lancestat jar` writes.
 
-    Raises:
-        JavaClassNotLoaded: the jar is that of another release, or for another Spark.
+    JavaClassNotLoaded if the jar is that of another release, or for another Spark.
     """
     if _compiled:
         # The loaders of a JVM keep the classes of a stopped Spark, which are those of this jar.
@@ -86,12 +81,7 @@ def _is_shipped(spark: SparkSession) -> bool:
 
 
 def write_jar(spark: SparkSession, path: Path) -> None:
-    """Write the jar of the package's Java sources, compiled for the Spark that runs.
-
-    Raises:
-        JavaSourcesRefused: the sources do not compile.
-        OSError: it cannot be written.
-    """
+    """Write the jar of the package's Java sources, compiled for the Spark that runs."""
     known = java_sources(spark, sources())
     content = io.BytesIO()
     with zipfile.ZipFile(relation_jar(spark)) as compiled, zipfile.ZipFile(content, "w") as jar:
@@ -108,22 +98,13 @@ def _digest_name(known: Mapping[str, str]) -> str:
 
 
 def nearest_by_extension(spark: SparkSession) -> Any:
-    """Return an instance of the Java class `lancestat.relation.NearestByExtension`, through py4j.
-
-    Raises:
-        JavaSourcesRefused: the sources do not compile.
-        JavaClassNotLoaded: its classes cannot be loaded.
-    """
+    """Return an instance of the Java class `NearestByExtension`, as `relation_classes`."""
     relation_classes(spark)
     return _instance(spark, EXTENSION_NAME)
 
 
 def relation_jar(spark: SparkSession) -> Path:
-    """Return the jar of the package's Java sources, compiled when this process first asks for it.
-
-    Raises:
-        JavaSourcesRefused: the sources do not compile.
-    """
+    """Return the jar of the Java sources, compiled when this process first asks for it."""
     with _compiling:
         # A second compilation would clash: a JVM keeps the classes of a stopped Spark.
         if not _compiled:
@@ -156,9 +137,6 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     """Compile Java sources, given by file name, into a jar that lives as long as this process.
 
     Names of Spark 4's classes are replaced by those of the running Spark.
-
-    Raises:
-        JavaSourcesRefused: the sources do not compile.
     """
     jvm: Any = spark._jvm
     util = jvm.org.codehaus.commons.compiler.util.resource
@@ -185,11 +163,7 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
 
 
 def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
-    """Give a jar to the driver and all executors; an instance of one of its classes.
-
-    Raises:
-        JavaClassNotLoaded: Spark does not load it.
-    """
+    """Give a jar to the driver and all executors; return an instance of one of its classes."""
     session: Any = spark._jsparkSession
     try:
         session.sessionState().resourceLoader().addJar(str(jar))
@@ -230,9 +204,7 @@ def _jvm_message(error: Exception) -> str:
 def write_extension_jar(path: Path, *, is_replaced: bool = False) -> tuple[int, str]:
     """Write the jar for the installed or running Spark; return its bytes and the version of Spark.
 
-    Raises:
-        JarNotWritten: it cannot be written, something is in the way, or Spark has no NEAREST BY.
-        RunError: Spark does not start.
+    JarNotWritten if it cannot be written, something is in the way, or Spark has no NEAREST BY.
     """
     require_free_place(
         path, is_replaced=is_replaced, ending=".jar", verb="load", refusal=JarNotWritten

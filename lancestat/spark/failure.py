@@ -78,11 +78,7 @@ def job_error(
 ) -> LancestatError:
     """Return the error of a worker as it was, `Cancelled` for a cancelled job, else `JobFailed`.
 
-    Args:
-        error: What was raised on the driver.
-        doing: What the job was for, followed by "was cancelled" or "failed".
-        secrets: Values that must not be shown.
-        job: What failed, where that is not `doing`.
+    `doing` is followed by "was cancelled" or "failed"; `job` is what failed, where that differs.
     """
     if isinstance(error, LancestatError):
         return error
@@ -99,12 +95,7 @@ def job_error(
 
 
 def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:
-    """Return the cause of the last failed task, or the driver's, in a line; and a hint or None.
-
-    Args:
-        error: What Spark raised on the driver.
-        secrets: Values that must not be shown.
-    """
+    """Return the cause of the last failed task, or the driver's, in a line; and a hint or None."""
     text = str(error)
     lost = _LOST_TASK.search(text)
     hint = MORE_MEMORY if _CRASHED.search(text) else None
@@ -145,9 +136,7 @@ _APART_SECONDS = 30.0
 class Outage:
     """The time that the server of one session has not answered; threads may share it.
 
-    Args:
-        timeout_seconds: For how long a server is tried; None where another policy decides.
-        clock: Seconds, which only increase.
+    A server is tried for `timeout_seconds`; None where another policy decides.
     """
 
     timeout_seconds: float | None
@@ -161,8 +150,7 @@ class Outage:
     def failed(self) -> None:
         """Take in that a request was not answered; say so at once, and every ten seconds.
 
-        Raises:
-            SparkNotStarted: the server has not answered for so long.
+        SparkNotStarted once the server has not answered for the whole time.
         """
         with self._lock:
             now = self.clock()
@@ -217,11 +205,7 @@ def limit_retries(session: SparkSession, timeout: timedelta) -> None:
 
 @contextmanager
 def outages_said(session: SparkSession) -> Iterator[None]:
-    """Say that the server of a caller's session does not answer; its own policies stay.
-
-    Args:
-        session: Of Spark Connect.
-    """
+    """Say that the server of a caller's Connect session does not answer; its own policies stay."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     outage = Outage(None)

@@ -65,10 +65,9 @@ Listener = Callable[[Sequence[Report]], None]
 
 
 class ListAccumulatorParam(AccumulatorParam[list[T]], Generic[T]):  # type: ignore[misc]
-    """Passes the reports of finished tasks to a listener.
+    """Passes the reports of finished tasks to a listener on the driver.
 
-    Spark applies a task's updates once, when the task succeeds, whatever retries it took. On the
-    driver `listener` receives them at that moment; it does not travel to the workers.
+    Spark applies a task's updates once, when the task succeeds, whatever retries it took.
     """
 
     def __init__(self, listener: Callable[[Sequence[T]], None] | None = None) -> None:

@@ -52,11 +52,7 @@ def find_java() -> Java:
     """Return the Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` does.
 
     If PATH has none that Spark accepts, return the oldest one that it accepts in the usual
-    locations of this system.
-
-    Raises:
-        JavaMissing: there is none.
-        JavaTooOld: it is older than Spark accepts.
+    locations of this system. JavaMissing without one, JavaTooOld if Spark does not accept it.
     """
     java = _configured_java()
     if java.version < OLDEST_JAVA:
@@ -179,11 +175,8 @@ def start_jvm(
 ) -> None:
     """Start the JVM for PySpark's next session, unless spark-submit started it.
 
-    Args:
-        master: As configured, None when spark-submit's own configuration decides.
-        conf: The target's. It reaches the JVM in a private file, since command lines are public.
-        quiet: Keep what the JVM prints.
-        is_short_lived: Do not optimise code for a long life; local masters only.
+    `conf` reaches the JVM in a private file, since command lines are public. `quiet` keeps what the
+    JVM prints. A short-lived JVM of a local master does not optimise its code for a long life.
 
     Raises:
         RunError: there is no Java, it is too old, or the JVM ended immediately.
@@ -312,12 +305,7 @@ _BLOCK_BYTES = 8 << 20
 
 
 def archive_options(java: Java, conf: Mapping[str, str]) -> str:
-    """Return options for Spark's JVM with which it uses the archive, "" where there is none to use.
-
-    Args:
-        java: The Java that Spark will run on.
-        conf: The target's configuration of Spark.
-    """
+    """Return options with which Spark's JVM uses the archive, "" where there is none to use."""
     if user_sharing_option(conf) is not None:
         return ""
     archive = find_archive(java)
@@ -362,8 +350,7 @@ def find_archive(java: Java) -> Path | None:
 def new_archive(java: Java) -> Path:
     """Return a path for Java to write an archive to, which `keep_archive` takes.
 
-    Raises:
-        ClassArchiveNotMade: There is no safe folder for it, or it cannot be written.
+    ClassArchiveNotMade if there is no safe folder for it, or it cannot be written.
     """
     base = _base(java)
     if base is None:
@@ -386,11 +373,7 @@ def new_archive(java: Java) -> Path:
 
 
 def keep_archive(java: Java, draft: Path) -> Path:
-    """Put an archive that Java has written in place of older ones, and return its path.
-
-    Raises:
-        ClassArchiveNotMade: Java has written none, or it cannot be moved.
-    """
+    """Put an archive that Java has written in place of older ones, and return its path."""
     base = _base(java)
     assert base is not None
     try:
@@ -435,11 +418,7 @@ def _archives(base: Path) -> Iterator[tuple[Path, str]]:
 
 
 def distrust(path: Path) -> str | None:
-    """Return why another user could change what is at a path, None where nobody can.
-
-    Raises:
-        OSError: There is nothing.
-    """
+    """Return why another user could change what is at a path, None where nobody can."""
     own = os.geteuid()
     for place in (path, *path.parents):
         status = os.lstat(place)

@@ -52,11 +52,8 @@ class Package:
 def write_package(path: Path, *, is_replaced: bool = False) -> Package:
     """Write the installed lancestat and its dependencies into an archive ending with `.tar.gz`.
 
-    The same packages give the same bytes. Nothing is downloaded.
-
-    Raises:
-        PackageNotWritten: it cannot be written, something is in the way, or the files of a package
-            are not known.
+    The same packages give the same bytes. Nothing is downloaded. PackageNotWritten if it cannot be
+    written, something is in the way, or the files of a package are not known.
     """
     require_free_place(path, is_replaced=is_replaced)
     distributions = _distributions()
@@ -87,12 +84,7 @@ def require_free_place(
     verb: str = "unpack",
     refusal: type[UsageError] = PackageNotWritten,
 ) -> None:
-    """Refuse a path at which an archive or a jar would not be written.
-
-    Raises:
-        PackageNotWritten: its name is wrong, its folder is missing, or something is in the way; or
-            another `refusal`.
-    """
+    """Raise `refusal` for a path at which an archive or a jar would not be written."""
     if not path.name.endswith(ending):
         raise refusal(f"Spark would not {verb} {path}: its name must end with {ending}")
     if not path.parent.is_dir():
@@ -118,22 +110,13 @@ def package_settings(path: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_package(path: str, location: Location | None = None) -> None:
-    """Refuse a local path without a package, declared at `location`.
-
-    Raises:
-        PackageUnreadable: there is no package at `path`.
-    """
+    """Raise PackageUnreadable for a local path without a package, declared at `location`."""
     if "://" not in path:
         _read_contents(Path(path), location)
 
 
 def require_same_versions(path: str, location: Location | None = None) -> None:
-    """Refuse a local package that was written with other versions than those installed.
-
-    Raises:
-        PackageUnreadable: there is no package at `path`.
-        PackageOfOtherVersions: it was written with other versions.
-    """
+    """Raise PackageOfOtherVersions for a local package of other versions than those here."""
     if "://" in path:
         return
     packed, here = _read_contents(Path(path), location), _contents(_distributions())

@@ -77,19 +77,13 @@ def start_session(
     """Return the Spark session of a target, started unless this process has one.
 
     With a Spark Connect server, it is a new session there. Else the target's configuration takes
-    precedence over lancestat's defaults: no progress bar, no user interface of a local session,
-    threads and memory of workers limited, the schema `lancestat` for global temporary views, and
-    times of day turned on. Storage options never become Spark properties.
-
-    Args:
-        target: Server, or master (None: spark-submit's, else `local[*]`), and configuration.
-        app_name: As Spark shows it.
-        quiet: Show what the JVM prints only if it fails to start.
-        is_short_lived: The session is for scans only, and the JVM need not optimise its code.
+    precedence over lancestat's `defaults`. Storage options never become Spark properties. `quiet`
+    shows what the JVM prints only if it fails to start; the code of a short-lived one is not
+    optimised.
 
     Raises:
         RunError: there is no Java, it is too old, the JVM did not start, or the server cannot be
-            reached.
+    reached.
     """
     running = running_session()
     if running is not None:
@@ -239,12 +233,7 @@ NEEDS_JVM = (
 
 
 def require_classic(session: object) -> None:
-    """Refuse a session without a JVM of its own.
-
-    Raises:
-        InvalidArgument: it is no session at all.
-        SparkConnectSession: it is one of Spark Connect.
-    """
+    """Raise SparkConnectSession for a session without a JVM of its own."""
     check_session("spark", session)
     if is_connect(session):
         raise SparkConnectSession(NEEDS_JVM, hint=_ELSEWHERE)
@@ -253,9 +242,7 @@ def require_classic(session: object) -> None:
 def classic_session(target: Target, app_name: str) -> SparkSession:
     """Return what `start_session` does, for work in the driver's JVM.
 
-    Raises:
-        SparkConnectSession: the process, or else the target, has a session of Spark Connect.
-        RunError: as `start_session`.
+    SparkConnectSession where the process, or else the target, has a session of Spark Connect.
     """
     running = running_session()
     if running is None and remote_of(target) is not None:
@@ -315,17 +302,12 @@ _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 def connect(
     remote: str, conf: Mapping[str, str], app_name: str, timeout: timedelta = CONNECT_TIMEOUT
 ) -> SparkSession:
-    """Return a new session on a Spark Connect server.
-
-    Args:
-        remote: Its URL; the value may hold a token.
-        conf: Settings of the session; Spark ignores those of the server.
-        app_name: As Spark shows it.
-        timeout: For how long a server that stops answering is retried.
+    """Return a new session on a Spark Connect server, which is tried for `timeout` when it is
+    silent.
 
     Raises:
         SparkNotStarted: the server cannot be reached or refuses, PySpark is older than 4.0, or
-            libraries are missing.
+    libraries are missing.
     """
     # PySpark 4.0 has both. Over Spark 3.5's Connect lancestat's jobs were seen not to end.
     if not has_python_sources():
@@ -465,16 +447,11 @@ MAX_SERVER_RESTARTS = 2
 class RunSession:
     """The session of a run on a target's Spark; no JVM starts before it is first needed.
 
-    A session that was there before is used as it is and left running. Threads that wait for Spark
-    return only when their jobs end, or after `cancel`.
-
-    Args:
-        target: Where Spark runs.
-        computes: Whether long computations are to come, for which the JVM takes time to optimise
-            its code.
-        session: The session to use, classic or of Spark Connect; that of the thread which enters
-            this one, or else of the process, when None.
-        ends_process: Whether the process ends next, and need not wait until Spark has stopped.
+    A session that was there before, `session` or else that of the thread which enters this one or
+    of the process, is used as it is and left running. Threads that wait for Spark return only when
+    their jobs end, or after `cancel`. `computes` is whether long computations are to come, for
+    which the JVM takes time to optimise its code. Where the process ends next, Spark's end is not
+    awaited.
     """
 
     def __init__(
@@ -522,13 +499,12 @@ class RunSession:
     ) -> Iterator[tuple[SparkSession, str]]:
         """Lend the session, which is started if need be, and a group of jobs that `cancel` ends.
 
-        Args:
-            what: Is being done, for the message of `Cancelled`.
-            before_start: Called where a session has to be started for it.
+        `what` is being done, for the message of `Cancelled`; `before_start` is called where a
+        session has to be started.
 
         Raises:
             SparkNotStarted: Spark did not start, or its server has gone. Later calls raise the same
-                one at once.
+        one at once.
             SessionLostError: The Spark Connect server restarted meanwhile; what was done is lost.
             Cancelled: The run was cancelled.
         """

@@ -293,8 +293,7 @@ def own_python(spark: SparkSession) -> Iterator[None]:
     """Make functions within the block that workers run in the Python of this process.
 
     That is so on a local master where neither `PYSPARK_PYTHON` nor `spark.pyspark.python` names
-    another. PySpark asks its context for the Python when it makes a function; those of the caller
-    are left to it.
+    another. PySpark asks its context for the Python when it makes a function.
     """
     if not hasattr(spark, "_jsc"):
         yield
@@ -319,10 +318,7 @@ def _preferred(context: SparkContext) -> str:
 def python_error(what: str, reason: str, text: str) -> LancestatError | None:
     """Return the error of a job whose workers run an unsuitable Python, None for other failures.
 
-    Args:
-        what: What failed.
-        reason: What a worker raised, or the driver.
-        text: All that Spark says of the failure.
+    `reason` is what a worker raised, or the driver, `text` all that Spark says of the failure.
     """
     missing = _MISSING_MODULE.search(reason)
     other = _OTHER_MINOR.search(text) if "PYTHON_VERSION_MISMATCH" in text else None

@@ -234,14 +234,11 @@ def collect_state_garbage(
     target: str | None = None,
     nodes: Collection[str] = (),
 ) -> GarbageReport:
-    """Remove what the state holds of tables that are not declared, and superseded datasets.
+    """Remove what the state holds of tables that are not `declared`, and superseded datasets.
 
-    Args:
-        state: The state.
-        declared: Identities (`state.identity`) of all declared tables and joins.
-        dry_run: Change nothing, only count.
-        target: Also remove what nodes of this target recorded without a table, unless they are in
-            `nodes`, the names of all its nodes and sources. None keeps it.
+    `declared` are the identities of all declared tables and joins. Of a `target`, what nodes
+    recorded without a table goes too, unless they are in `nodes`, the names of all its nodes and
+    sources.
     """
     undeclared = [
         (stored, *_undeclared(stored, declared, target, nodes)) for stored in state.tables

@@ -325,8 +325,8 @@ class StoredTable:
 
         Files are written first and committed afterwards on the version that is then the latest,
         because a stream may take long. Rows for a dataset that is damaged meanwhile are dropped.
-        Threads that append one batch each at the same time share a commit, since every commit
-        makes the dataset slower to open.
+        Threads that append one batch each at the same time share a commit, since every commit makes
+        the dataset slower to open.
         """
         iterator = iter(batches)
         first = list(islice(iterator, 2))
@@ -380,9 +380,6 @@ class StoredTable:
         """Commit on the latest version of `dataset`, or create one; None where it is damaged.
 
         After a conflict this waits, the longer the later the attempt.
-
-        Raises:
-            StateUnreachable: the state cannot be reached.
         """
         try:
             version = 0 if dataset is None else dataset.latest_version
