@@ -79,19 +79,12 @@ class Scaffold:
 
 
 def _require_free_paths(scaffold: Scaffold, root: Path) -> None:
-    if _exists(root / PROJECT_FILE):
-        in_the_way = [PROJECT_FILE]
-    else:
-        in_the_way = [
-            name
-            for name, text in scaffold.files.items()
-            if _exists(root / name) and not _has_text(root / name, text)
-        ]
-        in_the_way += [
-            name
-            for name, rows in scaffold.tables.items()
-            if _exists(root / name) and not _has_rows(root / name, rows())
-        ]
+    in_the_way = [PROJECT_FILE]
+    if not _exists(root / PROJECT_FILE):
+        is_own = {name: _has_text(root / name, text) for name, text in scaffold.files.items()}
+        for name, rows in scaffold.tables.items():
+            is_own[name] = not _exists(root / name) or _has_rows(root / name, rows())
+        in_the_way = [name for name, own in is_own.items() if not own and _exists(root / name)]
     if in_the_way:
         raise PlaceOccupied(
             f"nothing was written, since {root} already holds {', '.join(in_the_way)}",
@@ -145,9 +138,6 @@ def _write_table(path: Path, rows: Callable[[], pa.Table]) -> None:
         remove(draft)
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _PACKAGE = Path(__file__).parent
 # A wheel holds the templates inside the package; a checkout has them beside it.
 _TEMPLATES = (_PACKAGE / "templates", _PACKAGE.parent / "specs" / "starter")
@@ -169,7 +159,9 @@ def project_of(
 
     Schemas are part of it, so that editors complete YAML without a network, from a fresh clone on.
     """
-    return Scaffold({**files, **_schemas(), **_STATE}, _editor_files(), tables)
+    schemas = {f"{SCHEMA_FOLDER}/{name}": json_text(s) for name, s in editor_schemas().items()}
+    editor_files = {f".vscode/{name}": json_text(s) for name, s in editor_settings().items()}
+    return Scaffold({**files, **schemas, **_STATE}, editor_files, tables)
 
 
 def starter_templates() -> dict[str, str]:
@@ -178,19 +170,6 @@ def starter_templates() -> dict[str, str]:
     files = [folder / PROJECT_FILE, *sorted(folder.glob("specs/*"))]
     return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in files}
 
-
-def _schemas() -> dict[str, str]:
-    return {
-        f"{SCHEMA_FOLDER}/{name}": json_text(schema) for name, schema in editor_schemas().items()
-    }
-
-
-def _editor_files() -> dict[str, str]:
-    return {f".vscode/{name}": json_text(value) for name, value in editor_settings().items()}
-
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ORDERS = 1000
 _CUSTOMERS = 150

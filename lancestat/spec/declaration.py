@@ -9,7 +9,7 @@ the values with their defaults (`build`), the digest (`digest`), what others may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import timedelta
 from enum import Enum
@@ -287,21 +287,16 @@ def resource(kind: type[T]) -> type[T]:
 @cache
 def key_fields(resource: type[Declared]) -> tuple[KeyField, ...]:
     """Return the fields that keys set, in the order in which the YAML has them."""
-    return tuple(_key_fields(resource))
-
-
-def _key_fields(resource: type[Declared]) -> Iterator[KeyField]:
-    for declared in fields(resource):
-        if "keys" in declared.metadata:
-            default = declared.default
-            if declared.default_factory is not MISSING:
-                default = declared.default_factory()
-            spellings = (_named(spelling, declared.name) for spelling in declared.metadata["keys"])
-            yield KeyField(declared.name, tuple(spellings), default)
-
-
-def _named(spelling: Key, name: str) -> Key:
-    return spelling if spelling.path else replace(spelling, path=(name,))
+    declared: list[KeyField] = []
+    for each in fields(resource):
+        make = each.default_factory
+        default = each.default if make is MISSING else make()
+        keys = (
+            key if key.path else replace(key, path=(each.name,))
+            for key in each.metadata.get("keys", ())
+        )
+        declared.append(KeyField(each.name, tuple(keys), default))
+    return tuple(field for field in declared if field.keys)
 
 
 def default_of(resource: type[Declared], name: str) -> Any:

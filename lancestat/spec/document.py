@@ -56,13 +56,18 @@ def plain_scalar(text: str) -> Scalar:
         return _WORDS[text]
     if text[0] not in _NUMBER_STARTS:
         return text
-    if _INTEGER.fullmatch(text):
-        return _integer(text)
-    if _FLOAT.fullmatch(text):
-        return _finite(text)
-    if _NOT_FINITE.fullmatch(text):
+    is_integer = _INTEGER.fullmatch(text) is not None
+    if not is_integer and _FLOAT.fullmatch(text) is None and _NOT_FINITE.fullmatch(text) is None:
+        return text
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(text)} characters is too long")
+    if is_integer:
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    # YAML writes what is not finite with a dot, as in `-.inf`.
+    value = float(text if _FLOAT.fullmatch(text) else "inf")
+    if not math.isfinite(value):
         raise ValueError(f"'{text}' is not a finite number")
-    return text
+    return value
 
 
 def tagged_scalar(tag: str, text: str) -> Scalar:
@@ -80,24 +85,6 @@ def tagged_scalar(tag: str, text: str) -> Scalar:
     if not isinstance(value, kind) or (isinstance(value, bool) and tag != "!!bool"):
         raise ValueError(f"{quoted(text)} is not what its tag {tag} says")
     return float(value) if tag == "!!float" and value is not None else value
-
-
-def _integer(text: str) -> int:
-    _refuse_long(text)
-    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-
-
-def _finite(text: str) -> float:
-    _refuse_long(text)
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"'{text}' is not a finite number")
-    return value
-
-
-def _refuse_long(text: str) -> None:
-    if len(text) > _LONGEST_NUMBER:
-        raise ValueError(f"a number of {len(text)} characters is too long")
 
 
 _TOO_DEEP = "exceeded maximum nesting depth"

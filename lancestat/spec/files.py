@@ -352,21 +352,23 @@ def _read(files: Folder, name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _items(specs: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    items = specs.get(key)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
 def _nodes(specs: dict[str, Any], file: str) -> Iterator[NodeOutline]:
     for key, kind in NODES.items():
-        items = specs.get(key)
-        for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict) and (names := _texts([item.get("name")])):
+        for item in _items(specs, key):
+            if names := _texts([item.get("name")]):
                 about = item.get("description")
                 description = about if isinstance(about, str) else None
                 yield NodeOutline(names[0], kind.kind, _texts(item.get("tags")), file, description)
 
 
-def _sources(specs: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    items = specs.get("sources")
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict) and _texts([item.get("catalog", item.get("uri"))]):
-            yield item
+def _sources(specs: dict[str, Any]) -> list[dict[str, Any]]:
+    items = _items(specs, "sources")
+    return [item for item in items if _texts([item.get("catalog", item.get("uri"))])]
 
 
 def _label(source: dict[str, Any]) -> str:
@@ -378,15 +380,14 @@ def _label(source: dict[str, Any]) -> str:
 def _found(specs: dict[str, Any], file: str, root: Path) -> Iterator[NodeOutline]:
     """Yield the tables in local folders whose names need no template."""
     for source in _sources(specs):
-        uri, include, exclude = source.get("uri"), source.get("include"), source.get("exclude")
+        uri, defaults = source.get("uri"), source.get("defaults")
         if not isinstance(uri, str) or "://" in uri or "name" in source:
             continue
-        defaults = source.get("defaults")
+        include, exclude = _texts(source.get("include", ["*"])), _texts(source.get("exclude"))
         tags = _texts(defaults.get("tags")) if isinstance(defaults, dict) else ()
         for path in sorted((root / uri).glob(f"*{_SUFFIX}")):
             name = path.name.removesuffix(_SUFFIX)
-            patterns = _texts(include) if include is not None else ("*",)
-            if _is_any(name, patterns) and not _is_any(name, _texts(exclude)):
+            if _is_any(name, include) and not _is_any(name, exclude):
                 yield NodeOutline(name, NodeKind.TABLE, tags, file, None)
 
 

@@ -155,16 +155,11 @@ class Item:
         for step in steps:
             values = values.get(step, {})
         return {
-            key: setting_text(self.document, (*self.path, *steps, key), value)
+            key: str(value).lower()
+            if isinstance(value, bool)
+            else self.document.numbers.get((*self.path, *steps, key), str(value))
             for key, value in values.items()
         }
-
-
-def setting_text(document: Document, path: KeyPath, value: object) -> str:
-    """A setting's text: `1.10` stays `1.10`, true becomes `true`."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return document.numbers.get(path, str(value))
 
 
 T = TypeVar("T")

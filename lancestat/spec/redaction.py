@@ -109,25 +109,19 @@ def query_variables(origins: Origins, audience: Audience) -> str | None:
     return " and ".join(names) or None
 
 
-def hidden_locations(node: Node, origins: Origins) -> Iterator[KnownValue]:
+def hidden_locations(
+    resource: Declared, origins: Origins, prefix: str = ""
+) -> Iterator[KnownValue]:
     """Yield the paths and URIs of a node, as they are used, that messages must not show."""
-    if not origins:
-        return
-    public = _locations(redacted_node(node, origins, Audience.PUBLIC))
-    personal = _locations(redacted_node(node, origins, Audience.PERSON))
-    for location, public_text, seen in zip(_locations(node), public, personal, strict=True):
-        if location is not None and public_text is not None and location != public_text:
-            yield KnownValue(location, public_text, is_secret=location != seen)
-
-
-def _locations(resource: Declared) -> Iterator[str | None]:
-    for declared in key_fields(type(resource)):
+    for declared in key_fields(type(resource)) if origins else ():
         value = getattr(resource, declared.name)
+        names = [f"{prefix}{key.name}" for key in declared.spelled]
         match declared.first.shape:
-            case PathOrUri():
-                yield value
+            case PathOrUri() if value is not None:
+                for origin in (origins[name] for name in names if name in origins):
+                    yield KnownValue(value, origin.template, origin.is_secret)
             case Nested() if value is not None:
-                yield from _locations(value)
+                yield from hidden_locations(value, origins, f"{names[0]}.")
 
 
 _INDENT = " " * 6

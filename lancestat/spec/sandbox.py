@@ -87,13 +87,14 @@ def evaluate(text: str, names: TemplateNames) -> object:
         return _joined(str(scalar_result(value)) for value in values)
     except BadTemplateError:
         raise
-    except TemplateError as error:
-        hint = _undefined_hint(str(error), names)
-        quotes = not isinstance(error, TemplateSyntaxError) and not _is_of_source(error, names)
-        raise BadTemplateError(_one_line(error), hint, quotes=quotes) from None
     except Exception as error:
         # A template is a program in a user's file: whatever it raises is an error in that file.
-        raise BadTemplateError(_one_line(error), quotes=True) from None
+        is_of_jinja = isinstance(error, TemplateError)
+        hint = _undefined_hint(str(error), names) if is_of_jinja else None
+        is_harmless = isinstance(error, TemplateSyntaxError) or (
+            is_of_jinja and _is_of_source(error, names)
+        )
+        raise BadTemplateError(_one_line(error), hint, quotes=not is_harmless) from None
 
 
 def _value(expression: _Expression, scope: dict[str, object], names: TemplateNames) -> object:
@@ -116,7 +117,7 @@ def _one_line(error: Exception) -> str:
     return " ".join((message or type(error).__name__).split())[:200]
 
 
-def _is_of_source(error: TemplateError, names: TemplateNames) -> bool:
+def _is_of_source(error: Exception, names: TemplateNames) -> bool:
     """Whether all that an error names is a name that the template holds."""
     named = _NAMED.fullmatch(str(error))
     return named is not None and named[1] in _WORD.findall(names.source)

@@ -157,19 +157,19 @@ class SchemaViolation:
             case "additionalProperties":
                 yield from self._unknown_keys(words)
             # `required` accepts whatever is not a mapping; the type of that is refused anyway.
-            case "oneOf" if isinstance(self.value, dict) and not self._has_misspelled_choice():
-                yield WrongValue, f"{words} {self._choice()}", None, None
-            case "minProperties":
-                yield MissingKey, f"{words} must not be empty", None, None
-            case "minItems":
-                yield WrongValue, f"{words} must not be empty", None, None
+            case "oneOf" if isinstance(self.value, dict) and (choice := self._choice()):
+                yield WrongValue, f"{words} {choice}", None, None
+            case "minProperties" | "minItems":
+                kind = MissingKey if self.topic == "minProperties" else WrongValue
+                yield kind, f"{words} must not be empty", None, None
             case "uniqueItems":
-                for index in self._repeated():
+                for index, item in enumerate(self.value):
+                    if not isinstance(item, str) or item not in self.value[:index]:
+                        continue
                     path = (*self.path, index)
                     is_secret = may_be_secret(path, origins)
-                    origin = origins.get(path)
-                    item = describe(self.value[index], is_secret=is_secret, origin=origin)
-                    yield WrongValue, f"{words} names {item} twice", index, None
+                    shown = describe(item, is_secret=is_secret, origin=origins.get(path))
+                    yield WrongValue, f"{words} names {shown} twice", index, None
             case "name":
                 message = f"the name {quoted(self.value)} must be {self.schema['title']}"
                 yield WrongValue, message, None, None
@@ -186,26 +186,14 @@ class SchemaViolation:
         known = self.schema["properties"]
         return {nearest(key, known) for key in self.value if key not in known}
 
-    @property
-    def _choices(self) -> list[str]:
-        return [key for option in self.expected for key in option["required"]]
-
-    def _has_misspelled_choice(self) -> bool:
-        return not self._misspelled().isdisjoint(self._choices)
-
-    def _choice(self) -> str:
-        choices = self._choices
+    def _choice(self) -> str | None:
+        """Return what a choice must have, None where an error of a misspelled key says it."""
+        choices = [key for option in self.expected for key in option["required"]]
+        if not self._misspelled().isdisjoint(choices):
+            return None
         given = " and ".join(f"'{key}'" for key in choices if key in self.value) or "none"
         valid = ", ".join(f"'{key}'" for key in choices)
         return f"must have exactly one of {valid}; found {given}"
-
-    def _repeated(self) -> Iterator[int]:
-        seen: set[str] = set()
-        for index, item in enumerate(self.value):
-            if isinstance(item, str):
-                if item in seen:
-                    yield index
-                seen.add(item)
 
 
 def _value_hint(schema: Mapping[str, Any], value: object) -> str | None:

@@ -488,25 +488,17 @@ def resolve_columns(
             stored; located where it was written.
     """
     columns = {column.name: column for column in available}
-    unmatched: list[str] = []
-    idle: list[str] = []
+    warnings: list[str] = []
+    notes: list[str] = []
     selected = set(columns) if selection.all else set()
     for rule in selection.rules:
-        remarks: list[str] = []
+        remarks = [] if rule.is_shared or is_shared else warnings
         selected |= _matched_by_rule(rule, columns, table, remarks)
-        unmatched += [] if rule.is_shared else remarks
     for pattern in selection.exclude:
-        selected -= _matched(pattern, columns, table, idle)
-    warnings, notes = ([], []) if is_shared else (unmatched, idle)
-    names: list[str] = []
-    skipped: list[tuple[str, str]] = []
-    for column in available:
-        if column.name not in selected:
-            continue
-        if column.objection is None:
-            names.append(column.name)
-        else:
-            skipped.append((column.name, column.objection))
+        selected -= _matched(pattern, columns, table, [] if is_shared else notes)
+    chosen = [column for column in available if column.name in selected]
+    names = [column.name for column in chosen if column.objection is None]
+    skipped = [(column.name, column.objection) for column in chosen if column.objection is not None]
     if not names:
         is_warning = any(column.objection is None for column in available)
         (warnings if is_warning else notes).append("no column is left to analyze")
@@ -517,7 +509,9 @@ def _matched_by_rule(
     rule: ColumnRule, columns: dict[str, AvailableColumn], table: str, notes: list[str]
 ) -> set[str]:
     excluded = {
-        name for name in columns if any(_matches(pattern, name) for pattern in rule.exclude)
+        name
+        for name in columns
+        if any(name == pattern.text or fnmatchcase(name, pattern.text) for pattern in rule.exclude)
     }
     matched: set[str] = set()
     for pattern in rule.include:
@@ -545,10 +539,6 @@ def _matched(
 
 def _is_name(pattern: ColumnPattern, columns: dict[str, AvailableColumn]) -> bool:
     return pattern.text in columns or not pattern.is_glob
-
-
-def _matches(pattern: ColumnPattern, name: str) -> bool:
-    return name == pattern.text or fnmatchcase(name, pattern.text)
 
 
 def _check_usable(pattern: ColumnPattern, column: AvailableColumn, table: str) -> None:

@@ -129,37 +129,36 @@ def only_error(spec: ProjectSpec) -> str:
     return error.message
 
 
-def test_two_tables_that_come_to_one_name_are_an_error_that_names_both(
-    tmp_path: Path, write: Write
+@pytest.mark.parametrize(
+    ("sources", "message", "found"),
+    [
+        (
+            "sources: [{catalog: lake, name: '{{ table }}'}]\n",
+            "lake.crm.orders and lake.sales.orders would all be called 'orders'",
+            ["parts", "source:lake"],
+        ),
+        ("sources: [{uri: cased}]\n", "would all be called", ["source:cased"]),
+        (
+            f"{LAKE}tables: [{{name: sales_orders, uri: elsewhere.lance}}]\n",
+            "lake.sales.orders would be called 'sales_orders'",
+            ["sales_orders", "crm_orders", "crm_parts", "source:lake"],
+        ),
+        (
+            "sources: [{uri: spaced}]\n",
+            "would be called 'a b', which is no name",
+            ["parts", "source:spaced"],
+        ),
+    ],
+)
+def test_a_name_that_is_taken_or_none_is_an_error_that_names_the_tables(
+    tmp_path: Path, write: Write, sources: str, message: str, found: list[str]
 ) -> None:
     write_catalog(tmp_path / "lake", "sales.orders", "crm.orders", "crm.parts")
-    spec = write("sources: [{catalog: lake, name: '{{ table }}'}]\n").discover()
-    message = only_error(spec)
-    assert "lake.crm.orders and lake.sales.orders would all be called 'orders'" in message
-    assert names(spec) == ["parts", "source:lake"]
-
-
-def test_names_that_differ_in_case_alone_are_one(tmp_path: Path, write: Write) -> None:
-    write_folder(tmp_path / "flat", "orders", "Orders")
-    spec = write("sources: [{uri: flat}]\n").discover()
-    assert "would all be called" in only_error(spec)
-
-
-def test_a_found_table_does_not_take_the_name_of_another_dataset(
-    tmp_path: Path, write: Write
-) -> None:
-    write_catalog(tmp_path / "lake", "sales.orders")
-    spec = write(f"{LAKE}tables: [{{name: sales_orders, uri: elsewhere.lance}}]\n").discover()
-    assert "lake.sales.orders would be called 'sales_orders'" in only_error(spec)
-    assert "specs/sources.yml:2:" in only_error(spec)
-    assert names(spec) == ["sales_orders", "source:lake"]
-
-
-def test_a_name_that_is_none_names_the_table(tmp_path: Path, write: Write) -> None:
-    write_folder(tmp_path / "flat", "a b", "parts")
-    spec = write("sources: [{uri: flat}]\n").discover()
-    assert "would be called 'a b', which is no name" in only_error(spec)
-    assert names(spec) == ["parts", "source:flat"]
+    write_folder(tmp_path / "cased", "orders", "Orders")
+    write_folder(tmp_path / "spaced", "a b", "parts")
+    spec = write(sources).discover()
+    assert message in only_error(spec)
+    assert names(spec) == found
 
 
 def test_a_source_that_cannot_be_listed_leaves_the_others_alone(

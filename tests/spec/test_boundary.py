@@ -45,22 +45,27 @@ def names(spec: ProjectSpec) -> list[str]:
     return [node.name for node in spec.nodes]
 
 
-def test_a_spec_file_that_is_a_link_out_of_the_repository_is_not_read(project: Path) -> None:
-    (project / "specs" / "more.yml").symlink_to("../../../outside/keys.yml")
-    assert "LS101 specs/more.yml:1:1  'specs/more.yml' leads out of the repo" in refused(project)
+OUT = "leads out of the repository, and only files inside it are read"
 
 
-@pytest.mark.parametrize("target", ["/proc/self/environ", "/etc/passwd", "/dev/zero"])
-def test_no_file_of_the_machine_is_quoted(project: Path, target: str) -> None:
-    (project / "specs" / "more.yml").symlink_to(target)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("specs/more.yml", "../../../outside/keys.yml"),
+        ("specs/more.yml", "/proc/self/environ"),
+        ("specs/more.yml", "/etc/passwd"),
+        ("specs/more.yml", "/dev/zero"),
+        ("lancestat_project.yml", "../../outside/lancestat_project.yml"),
+        # A chain that leaves, and comes back.
+        ("specs/more.yml", "../../../outside/back.yml"),
+    ],
+)
+def test_a_link_out_of_the_repository_is_not_read(project: Path, name: str, target: str) -> None:
+    (project.parent.parent / "outside" / "back.yml").symlink_to(project / "specs" / "shop.yml")
+    (project / name).unlink(missing_ok=True)
+    (project / name).symlink_to(target)
     [line, _] = refused(project).splitlines()
-    assert line.endswith("leads out of the repository, and only files inside it are read")
-
-
-def test_the_project_file_may_not_be_a_link_out_of_the_repository(project: Path) -> None:
-    (project / "lancestat_project.yml").unlink()
-    (project / "lancestat_project.yml").symlink_to("../../outside/lancestat_project.yml")
-    assert "'lancestat_project.yml' leads out of the repository" in refused(project)
+    assert line == f"LS101 {name}:1:1  '{name}' {OUT}"
 
 
 def test_a_folder_of_specs_may_not_be_a_link_out_of_the_repository(project: Path) -> None:
@@ -89,11 +94,9 @@ def test_spec_paths_that_leave_the_repository_are_not_read(
 
 def test_specs_elsewhere_in_the_repository_are_read(project: Path) -> None:
     (project / "specs").rename(project.parent / "shared")
-    (project / "lancestat_project.yml").write_text(f"{PROJECT}spec_paths: [../shared]\n")
-    assert names(load_project(project)) == ["orders"]
-    absolute = f"{PROJECT}spec_paths: ['{project.parent}/shared']\n"
-    (project / "lancestat_project.yml").write_text(absolute)
-    assert names(load_project(project)) == ["orders"]
+    for path in ("../shared", f"{project.parent}/shared"):
+        (project / "lancestat_project.yml").write_text(f"{PROJECT}spec_paths: ['{path}']\n")
+        assert names(load_project(project)) == ["orders"]
 
 
 def test_without_a_repository_the_project_is_its_folder(tmp_path: Path) -> None:
@@ -103,15 +106,6 @@ def test_without_a_repository_the_project_is_its_folder(tmp_path: Path) -> None:
     (tmp_path / "shared" / "a.yml").write_text(f"{SECRET}: 1")
     (root / "lancestat_project.yml").write_text(f"{PROJECT}spec_paths: [../shared]\n")
     assert "leads out of the project's folder" in refused(root)
-
-
-def test_a_chain_of_links_that_leaves_and_comes_back_is_refused(
-    project: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "outside" / "back.yml").symlink_to(project / "specs" / "shop.yml")
-    (project / "specs" / "shop.yml").rename(project / "specs" / "real.yml")
-    (project / "specs" / "more.yml").symlink_to("../../../outside/back.yml")
-    assert "'specs/more.yml' leads out of the repository" in refused(project)
 
 
 def test_links_inside_the_repository_are_followed(project: Path) -> None:

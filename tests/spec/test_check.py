@@ -17,6 +17,7 @@ from lancestat.spec.names import Rendering
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 from lancestat.spec.schema_check import check, format_checker
 from tests.spec.conftest import reference_project
+from tests.spec.test_editor import PROJECT, SPECS
 
 SCHEMAS = (PROJECT_SCHEMA, SPECS_SCHEMA)
 
@@ -32,29 +33,7 @@ VALID: list[tuple[str, Any]] = [
     )
     for name, text in reference_project().items()
 ]
-VALID += [
-    (
-        SPECS_SCHEMA,
-        {
-            "tables": [{"name": "t", "uri": "u", "policy": {"allow.stale": True}, "tags": []}],
-            "policies": [
-                {"name": "p", "allow.stale": {"max_versions": 0, "max_changed_rows": "5.5%"}},
-                {"name": "q", "allow.stale": {"max_changed_rows": 1}, "refresh": "when_stale"},
-            ],
-            "knn_joins": [
-                {
-                    "name": "j",
-                    "left": {"format": "csv", "path": "p", "options": {"a": 1}, "vector": "v"},
-                    "right": {"parquet": "p", "vector": "v"},
-                    "k": 1,
-                    "mode": "approx",
-                    "approx": {"recall": 0.9},
-                    "output": {"parquet": "o"},
-                }
-            ],
-        },
-    )
-]
+VALID += [(PROJECT_SCHEMA, PROJECT), (SPECS_SCHEMA, SPECS)]
 
 WORDS = st.sampled_from(
     ["", "x", "a b", "all", "none", "5%", "101%", "24h", "1w", "l2", "exact", "date", "when_stale"]
