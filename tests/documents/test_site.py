@@ -1,15 +1,20 @@
-"""The documentation as a site: every link leads somewhere, and nothing comes from other hosts."""
+"""The site of the documentation, README's pictures, and the docstrings of the public API."""
 
 from __future__ import annotations
 
+import html
+import inspect
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import lancestat
+from lancestat import Project
 from tests.documents.clean import ROOT
 from tests.presentation.site.browser import launched, visit
 
@@ -54,8 +59,6 @@ def test_nothing_is_loaded_from_other_hosts(site: Path) -> None:
 
 
 def test_the_api_is_what_the_package_offers(site: Path) -> None:
-    import lancestat
-
     page = (site / "reference" / "api.html").read_text("utf-8")
     for name in set(lancestat.__all__) - {"__version__", "errors"} | {"LancestatError"}:
         assert re.search(rf'id="lancestat\.(\w+\.)*{name}"', page), name
@@ -90,3 +93,50 @@ def test_a_link_that_leads_nowhere_fails_the_build(
     ended = mkdocs(config, tmp_path / "site")
     assert ended.returncode == 1
     assert complaint in ended.stderr
+
+
+IMAGES = ROOT / "docs" / "images"
+TUTORIAL = ROOT / "docs" / "tutorials" / "statistics-speed-up-a-join.md"
+
+
+def test_the_plans_are_those_of_the_tutorial() -> None:
+    tutorial = TUTORIAL.read_text("utf-8").splitlines()
+    for name in ("explain-before", "explain-after"):
+        svg = (IMAGES / f"{name}.svg").read_text("utf-8")
+        rows = re.findall(r"<text [^>]*>(.*)</text>", svg)
+        lines = [html.unescape(re.sub(r"<[^>]+>", "", row)) for row in rows if row]
+        assert lines[0].startswith("$ lancestat sql --explain") and len(lines) > 10
+        plan = lines[1:]
+        assert tutorial[tutorial.index(plan[0]) :][: len(plan)] == plan, name
+
+
+def test_they_are_small_and_self_contained() -> None:
+    for path in IMAGES.iterdir():
+        assert path.stat().st_size < 150_000, path
+    for path in IMAGES.glob("*.svg"):
+        assert not re.search(r"(href|src|url)\W", path.read_text("utf-8")), path
+
+
+def public() -> Iterator[tuple[str, Callable[..., object]]]:
+    for name in lancestat.__all__:
+        if inspect.isfunction(member := getattr(lancestat, name)):
+            yield name, member
+    for name, member in inspect.getmembers(Project):
+        if not name.startswith("_") and (inspect.isfunction(member) or inspect.ismethod(member)):
+            yield f"Project.{name}", member
+
+
+@pytest.mark.parametrize(("name", "function"), list(public()))
+def test_every_argument_is_described(name: str, function: Callable[..., object]) -> None:
+    text = inspect.getdoc(function) or ""
+    section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    described = re.findall(r"^    (\w+):", section[1] if section else "", re.MULTILINE)
+    assert described == [p for p in inspect.signature(function).parameters if p != "self"]
+
+
+@pytest.mark.parametrize(("name", "function"), list(public()))
+def test_sections_are_sentences(name: str, function: Callable[..., object]) -> None:
+    text = inspect.getdoc(function) or ""
+    assert re.match(r"[A-Z][^\n]*[.]( |\n|$)", text), text
+    for described in re.findall(r"^    \w+: (\S)", text, re.MULTILINE):
+        assert not described.islower(), text

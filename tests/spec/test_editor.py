@@ -15,6 +15,7 @@ from lancestat.spec.schema import (
     SPECS_SCHEMA,
     editor_schema,
     editor_schemas,
+    generated_files,
 )
 
 ROOT = Path(__file__).parent.parent.parent
@@ -240,3 +241,11 @@ def test_a_file_with_one_section_can_be_checked() -> None:
         for item in SPECS[key]:
             assert errors(editor_schema(kind), item) == []
         assert errors(editor_schema(kind), {**SPECS[key][0], "nonsense": 1})
+
+
+TOP = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("path", generated_files())
+def test_generated_files_are_current(path: str) -> None:
+    assert (TOP / path).read_text("utf-8") == generated_files()[path], "run 'make generate'"
