@@ -13,11 +13,7 @@ from lancestat.errors import InvalidArgument
 def check(
     name: str, value: object, is_right: bool, expected: str, *, hint: str | None = None
 ) -> None:
-    """Refuse the value of an argument unless it is right.
-
-    Raises:
-        InvalidArgument: It is not; the message says what was expected.
-    """
+    """Raise InvalidArgument, which says what was expected, unless an argument is right."""
     if not is_right:
         raise InvalidArgument(f"{name} is {shown(value)}; expected {expected}", hint=hint)
 

@@ -27,22 +27,12 @@ def builtins(value: object) -> Any:
 
 
 def encode(value: object, **layout: Any) -> str:
-    """Return the JSON of a value.
-
-    Args:
-        value: Made of dataclasses, mappings with texts as keys, sequences, enums, instants and
-            plain values. Keys keep their order, which for dataclasses is that of the fields.
-        layout: Arguments of `json.dumps`.
-    """
+    """Return the JSON of a value."""
     return json.dumps(builtins(value), default=_utc, **layout)
 
 
 def decode(stored: str, form: type[Value]) -> Value:
-    """Return the value that JSON stores.
-
-    Raises:
-        ValueError: it is no JSON, or not of this form; the message names the path in it.
-    """
+    """Return the value that JSON stores; ValueError names the path of what is not of this form."""
     return convert(json.loads(stored), form)
 
 
@@ -55,12 +45,7 @@ def convert(stored: object, form: type[Value]) -> Value:
 
 
 def flattened(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return an object with the members of some of its members, objects too, in their place.
-
-    Args:
-        members: The object.
-        names: The members that are objects.
-    """
+    """Return an object with the members of some of its members, objects too, in their place."""
     flat: dict[str, Any] = {}
     for name, member in members.items():
         flat.update(member if name in names else {name: member})

@@ -56,11 +56,7 @@ def to_polars(value: object) -> pl.DataFrame:
 
 
 def to_pandas(value: object) -> pd.DataFrame:
-    """Return the rows of a value as a pandas DataFrame; integers stay integers beside nulls.
-
-    Raises:
-        LibraryMissing: pandas, which lancestat does not depend on, is not installed.
-    """
+    """Return the rows of a value as a pandas DataFrame; integers stay integers beside nulls."""
     try:
         import pandas
     except ImportError:

@@ -84,11 +84,7 @@ def instant(moment: datetime, *, with_seconds: bool = False) -> str:
 
 
 def format_instant(moment: datetime) -> str:
-    """Return a moment for programs: ISO 8601 in UTC with `Z`, to the microsecond.
-
-    Raises:
-        ValueError: The datetime has no zone.
-    """
+    """Return an aware moment for programs: ISO 8601 in UTC with `Z`, to the microsecond."""
     if moment.tzinfo is None:
         raise ValueError("an instant needs a time zone")
     return moment.astimezone(timezone.utc).isoformat(timespec="microseconds")[:-6] + "Z"
@@ -125,15 +121,7 @@ def named(names: Sequence[str]) -> str:
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """A text on one line, with every character that cannot be seen spelled out.
-
-    Line breaks, escape sequences, characters that hide or reorder what is around them: nothing is
-    left that controls a terminal.
-
-    Args:
-        text: A text of a project, a library or a store.
-        keep: Characters that stay as they are, such as `PAINT`.
-    """
+    """A text on one line, with all that cannot be seen, or controls a terminal, spelled out."""
     if text.isprintable():
         return text
     return "".join(
@@ -142,10 +130,7 @@ def visible(text: str, *, keep: str = "") -> str:
 
 
 def message_lines(text: str) -> list[str]:
-    """The lines of a message: those below its first are indented by six, as hints and excerpts are.
-
-    Any other line break is part of what is quoted, and is spelled out.
-    """
+    """The lines of a message; any line break but one before a hint or an excerpt is spelled out."""
     return [visible(line, keep=PAINT) for line in _LAYOUT.split(text)]
 
 

@@ -352,10 +352,7 @@ _AWS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
 
 class RenewedOptions(Mapping[str, str]):
-    """Storage options that change while they are used.
-
-    Those who need several of them take them together, by `current`.
-    """
+    """Storage options that change while they are used."""
 
     @abstractmethod
     def current(self) -> dict[str, str]:

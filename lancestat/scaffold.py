@@ -155,10 +155,7 @@ def starter_project() -> Scaffold:
 def project_of(
     files: Mapping[str, str], tables: Mapping[str, Callable[[], pa.Table]] = MappingProxyType({})
 ) -> Scaffold:
-    """Return a project of some YAML files and sample tables, with what every project has.
-
-    Schemas are part of it, so that editors complete YAML without a network, from a fresh clone on.
-    """
+    """Return a project of some YAML files and sample tables, with what every project has."""
     schemas = {f"{SCHEMA_FOLDER}/{name}": json_text(s) for name, s in editor_schemas().items()}
     editor_files = {f".vscode/{name}": json_text(s) for name, s in editor_settings().items()}
     return Scaffold({**files, **schemas, **_STATE}, editor_files, tables)

@@ -115,13 +115,7 @@ class Builder:
         )
 
     def source(self, item: Item, scope: TemplateScope, origins: Mapping[str, Origin]) -> Source:
-        """Return the source that an item declares.
-
-        Args:
-            item: The item.
-            scope: What its template of names is rendered in.
-            origins: Those of the values of its tables, by dotted key.
-        """
+        """Return the source that an item declares."""
         values = self._values(Source, item)
         catalog = values["catalog"]
         if catalog is not None:
@@ -433,10 +427,7 @@ def query_objection(sql: str) -> str | None:
 
 
 def option_objection(format: str, key: str, value: str) -> str | None:
-    """Return why an option of a format would do more than read rows, None when it reads only.
-
-    Databases run the text of some options as it is.
-    """
+    """Return why an option of a format would do more than read rows, None when it reads only."""
     if key.lower() in _STATEMENT_OPTIONS:
         return "is a statement that the database runs"
     if "jdbc" in format.lower() and key.lower() == "query":

@@ -42,11 +42,7 @@ def _uri_of(name: TableName) -> str:
 
 
 def parse_table_name(text: str) -> TableName:
-    """Return the table that `catalog.namespace.table` means; parts may be in backticks, as in SQL.
-
-    Raises:
-        ValueError: it is no such name; the text says why, to be read after the key's name.
-    """
+    """Return the table of a name, which may have backticks as in SQL; ValueError says why not."""
     parts, position = [], 0
     while True:
         part = _PART.match(text, position)
@@ -139,10 +135,7 @@ TABLE_NAME = Text(
 
 
 class UriOptions:
-    """The storage options with which datasets are opened: a table's own, else the target's.
-
-    For tables of catalogs they are known once the tables have been located.
-    """
+    """The storage options with which datasets are opened: a table's own, else the target's."""
 
     def __init__(
         self,
@@ -161,11 +154,7 @@ class UriOptions:
         return self._declared.get(uri, self.default)
 
     def of(self, uri: str) -> Mapping[str, str]:
-        """Return the options that open a dataset.
-
-        Raises:
-            LakeError: the URI stands for a table that could not be located.
-        """
+        """Return the options that open a dataset; LakeError if it could not be located."""
         located = self._located.get(uri)
         if isinstance(located, LakeError):
             raise located

@@ -119,11 +119,7 @@ class Settings(Shape):
 
 @shape
 class Nested(Shape):
-    """A mapping with the keys of a resource.
-
-    An `is_inline` resource belongs to the one that it is in: it has no name, and is not empty.
-    Where the title is empty it is the resource's.
-    """
+    """A mapping with the keys of a resource."""
 
     resource: type[Declared]
     is_inline: bool = False
@@ -258,10 +254,7 @@ def key(
     repr: bool = True,
     **attributes: Any,
 ) -> Any:
-    """Return a field that one key sets, by default the key of the field's name.
-
-    `attributes` are further ones of `Key`, the other arguments those of `dataclasses.field`.
-    """
+    """Return a field that one key sets, by default the key of the field's name."""
     spelling = Key(path, shape, about, **attributes)
     return keys(
         spelling, default=default, default_factory=default_factory, kw_only=kw_only, repr=repr

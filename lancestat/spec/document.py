@@ -159,11 +159,7 @@ class Document:
 
 
 def read_document(content: bytes, file: str) -> Document:
-    """The one YAML document in `content`, without errors.
-
-    Raises:
-        InvalidProject: with every duplicate key, or the one reason why the text cannot be read.
-    """
+    """The one YAML document in `content`, without errors."""
     document = parse_document(content, file)
     if document.errors:
         raise InvalidProject(document.errors)
@@ -171,11 +167,7 @@ def read_document(content: bytes, file: str) -> Document:
 
 
 def parse_document(content: bytes, file: str) -> Document:
-    """The one YAML document in `content`, and what is wrong with parts of it.
-
-    Raises:
-        InvalidProject: with the one reason why the text cannot be read.
-    """
+    """The one YAML document in `content`, and what is wrong with parts of it."""
     values = _Values(file)
     try:
         value = _Reader(file, _decode(content, file)).read(values)

@@ -70,15 +70,7 @@ def boundary(root: Path) -> Path:
 
 
 def resolved_inside(top: Path, path: Path) -> Path | None:
-    """A path without its symbolic links, None where it leaves `top`, even if it comes back.
-
-    Args:
-        top: A folder, by a path without links.
-        path: An absolute path, which need not exist.
-
-    Raises:
-        OSError: The links lead in a circle.
-    """
+    """A path below `top`, which has no links, without its own; None where these leave `top` at all."""
     here, steps, links = top, _steps_from(top, path), 0
     while steps is not None and steps:
         step = steps.pop()
@@ -120,20 +112,11 @@ class Files(Protocol):
     def has(self, name: str) -> bool: ...
 
     def read(self, name: str) -> bytes:
-        """A file's content, of a file that is too large the beginning (`MAX_BYTES` and more).
-
-        Raises:
-            OSError: it cannot be read.
-            SpecError: it is nothing that is read.
-        """
+        """A file's content, of a file that is too large the beginning (`MAX_BYTES` and more)."""
         ...
 
     def below(self, folder: str) -> Iterable[str] | None:
-        """The names of all spec files below a folder (`is_spec`), None where it is none.
-
-        Raises:
-            SpecError: the folder is nothing that is read.
-        """
+        """The names of all spec files below a folder (`is_spec`), None where that is none."""
         ...
 
 
@@ -310,10 +293,7 @@ class NodeOutline:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The names of a project's targets, nodes and sources, in the order of the files.
-
-    Tables of a source that is a local folder are among the nodes; no other source is asked.
-    """
+    """The names of a project's targets, nodes and sources, in the order of the files."""
 
     targets: tuple[str, ...] = ()
     nodes: tuple[NodeOutline, ...] = ()
@@ -321,11 +301,7 @@ class Outline:
 
 
 def outline(root: Path) -> Outline:
-    """The outline of the project in a folder; what cannot be read is left out.
-
-    Nothing is rendered or checked by a schema, which takes a third of the time of loading the
-    project. A name that holds a template is left out, too.
-    """
+    """The outline of the project in a folder; what cannot be read is left out."""
     files = Folder(root)
     project = _read(files, PROJECT_FILE)
     folders = project.get("spec_paths", list(default_of(ProjectFile, "spec_paths")))

@@ -170,11 +170,7 @@ def select(
 def select_on_either(
     sides: Iterable[tuple[ProjectSpec, States]], select: Selector, exclude: Selector
 ) -> frozenset[str]:
-    """Return the names of the nodes that are selected on one side of a change or on both.
-
-    Raises:
-        UsageError: as for `select`; what fits a node of one side is no error.
-    """
+    """Return the names of the nodes that are selected on one side of a change or on both."""
     return _chosen([_Graph(spec, states) for spec, states in sides], select, exclude)
 
 

@@ -190,11 +190,7 @@ class _Header:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     def read(self) -> None:
-        """Render and check the file, and build its target.
-
-        Raises:
-            UsageError: for a requested target that does not exist.
-        """
+        """Render and check the file, and build its target."""
         target = self._render()
         failures, document = self.rendering.failures, self.document
         own = [*document.errors, *failures.values()]
@@ -262,10 +258,7 @@ class _Header:
             yield from map(str, _mapping(target, "storage_options").values())
 
     def warn_of_unknown_variables(self) -> None:
-        """Log the given variables that the project neither declares nor names in a template.
-
-        Templates of other targets are not rendered, so that it is no error.
-        """
+        """Log the given variables that the project neither declares nor names in a template."""
         known = {*self.scope.asked, *_mapping(self.value, "vars")}
         for name in sorted(set(self.given) - known, key=str):
             hint = did_you_mean(name, known)
@@ -385,10 +378,7 @@ def _unknown_target(
 
 
 def _name_of_environment(noun: str, origin: Origin, location: Location) -> SpecError:
-    """Return the error of a name that the environment gave.
-
-    Names are public: they appear in the state, in pages, plans and queries.
-    """
+    """Return the error of a name that the environment gave."""
     return WrongValue(
         f"the name of {noun} comes from the environment, from {origin.names}",
         location=location,

@@ -415,10 +415,7 @@ def remote_address(remote: str) -> tuple[str, int]:
 
 
 def remote_secrets(remote: str) -> Iterator[str]:
-    """Yield the URL of a server, and the values of its parameters, such as `token`.
-
-    Switches and names of users are no secrets.
-    """
+    """Yield the URL of a server, and the values of its parameters, such as `token`."""
     yield remote
     for parameter in remote.partition(";")[2].split(";"):
         name, _, value = parameter.partition("=")

@@ -71,10 +71,7 @@ class Rendering:
     def render(
         self, document: Document, value: object, path: KeyPath, scope: TemplateScope
     ) -> object:
-        """`value`, found at `path` of `document`, with the templates in it rendered.
-
-        A template that fails is left as it is.
-        """
+        """`value`, found at `path` of `document`, with the templates in it rendered."""
         if isinstance(value, str):
             # The names of a source's tables are rendered for each of them.
             is_later = path[:1] == ("sources",) and path[2:] == ("name",)

@@ -81,9 +81,8 @@ def redacted_nodes(spec: ProjectSpec, nodes: Iterable[Node], audience: Audience)
 
 
 def named(origins: Origins, *keys: str) -> str | None:
-    """Return what is shown in place of values at dotted keys or below, None if no origin is there.
-
-    It is the template of the one value, or else the variables that gave parts of several.
+    """Return what is shown in place of values at dotted keys or below: the template of one value,
+    or the variables that gave parts of several, None if no origin is there.
     """
     parts = {
         key: origin

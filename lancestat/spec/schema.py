@@ -215,10 +215,7 @@ def editor_schemas() -> dict[str, dict[str, Any]]:
 
 
 def editor_settings() -> dict[str, dict[str, Any]]:
-    """Visual Studio Code's files in a project's `.vscode`: which schema is whose.
-
-    The settings are those of the extension `redhat.vscode-yaml`, which the other file recommends.
-    """
+    """Visual Studio Code's files in a project's `.vscode`: which schema is whose."""
     schemas = {
         f"./{SCHEMA_FOLDER}/{PROJECT_SCHEMA}": [PROJECT_FILE],
         f"./{SCHEMA_FOLDER}/{SPECS_SCHEMA}": ["specs/**/*.yml", "specs/**/*.yaml"],

@@ -170,12 +170,7 @@ class Source:
         ]
 
     def node_name(self, table: TableName) -> str:
-        """Return the name of a table's node.
-
-        Raises:
-            SpecError: the template fails on it.
-            ValueError: what it gives is no name.
-        """
+        """Return the name of a table's node; ValueError where the template gives none."""
         *namespace, name = table.identifier
         if self.name == DEFAULT_NAME:
             text = "_".join(table.identifier)

@@ -36,13 +36,7 @@ class Explanation(NamedTuple):
 
 
 def explain(error: yaml.MarkedYAMLError, text: str, opened: Mark | None) -> Explanation:
-    """Return in plain words what keeps a text from being YAML.
-
-    Args:
-        error: The parser's.
-        text: The whole file.
-        opened: Where the list or mapping starts that is being read, None outside of any.
-    """
+    """Return in plain words what keeps a text from being YAML."""
     problem = _Problem(error, lines_of(text), opened)
     if problem.has_tab():
         return Explanation(

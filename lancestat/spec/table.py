@@ -245,11 +245,7 @@ COLUMNS = Either(
 
 @resource
 class Freshness:
-    """Bounds on the age of a table's newest rows, beyond which it is a warning, or an error.
-
-    At least one bound is there, and `error_after` is not below `warn_after`. `templates` has the
-    text that messages give in place of a bound, by its name, where the environment gave that bound.
-    """
+    """Bounds on the age of a table's newest rows, beyond which it is a warning, or an error."""
 
     warn_after: timedelta | None = key(
         DURATION, "Warn if the newest rows are older than this.", role=CHECK, default=None
@@ -431,11 +427,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class AvailableColumn:
-    """A top-level column of a dataset.
-
-    `kind` is the word of the YAML's `types`, None when the column cannot be analyzed; `why_not`
-    then says why.
-    """
+    """A top-level column of a dataset."""
 
     name: str
     kind: str | None
