@@ -70,7 +70,7 @@ def boundary(root: Path) -> Path:
 
 
 def resolved_inside(top: Path, path: Path) -> Path | None:
-    """A path below `top`, which has no links, without its own; None where these leave `top` at all."""
+    """A path without its symbolic links, None where it leaves `top`, even if it comes back."""
     here, steps, links = top, _steps_from(top, path), 0
     while steps is not None and steps:
         step = steps.pop()
