@@ -250,7 +250,7 @@ def key(
     *path: str,
     default: Any = MISSING,
     default_factory: Any = MISSING,
-    kw_only: bool = False,
+    kw_only: Any = MISSING,
     repr: bool = True,
     **attributes: Any,
 ) -> Any:

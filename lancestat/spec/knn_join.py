@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import KW_ONLY, field, replace
 from datetime import timedelta
 from enum import Enum
 from math import isfinite
@@ -229,6 +229,7 @@ class KnnJoin:
     k: int | str = row_key(
         NEIGHBOURS, "The number of neighbours of each left row, or 'all' within 'max_distance'."
     )
+    _: KW_ONLY
     on: tuple[tuple[str, str], ...] = key(
         Listed(
             title="a list of columns, or of {left: a, right: b}",
@@ -245,7 +246,6 @@ class KnnJoin:
         words=keys_text,
         risk=ROWS,
         default=(),
-        kw_only=True,
     )
     max_distance: float | None = key(
         number("a number"),
@@ -253,19 +253,14 @@ class KnnJoin:
         "squared Euclidean distance.",
         risk=ROWS,
         default=None,
-        kw_only=True,
     )
     metric: str = row_key(
-        words(_values(MetricName), "a metric"),
-        "The distance measure.",
-        default=MetricName.L2.value,
-        kw_only=True,
+        words(_values(MetricName), "a metric"), "The distance measure.", default=MetricName.L2.value
     )
     mode: str = row_key(
         words(_values(Mode), "a mode"),
         "`exact` compares all pairs; `approx` may miss some neighbours.",
         default=Mode.EXACT.value,
-        kw_only=True,
     )
     nprobes: int | None = row_key(
         TO_100000,
@@ -273,7 +268,6 @@ class KnnJoin:
         "approx",
         "nprobes",
         default=None,
-        kw_only=True,
     )
     recall: float | None = row_key(
         number("a number over 0 and at most 1", exclusiveMinimum=0, maximum=1),
@@ -281,47 +275,40 @@ class KnnJoin:
         "approx",
         "recall",
         default=None,
-        kw_only=True,
     )
     join: str = row_key(
         words(_values(JoinKind), "a join type"),
         "`inner` drops left rows without neighbours; `left_outer` keeps them.",
         default=JoinKind.INNER.value,
-        kw_only=True,
     )
     rank: bool = key(
         FLAG,
         "Whether to add a column _rank, which is 1 for the nearest right row.",
         risk=ROWS,
         default=False,
-        kw_only=True,
     )
     max_pairs: int = key(
         AT_LEAST_0,
         "With 'k: all', the maximum number of pairs. If there are more, the run fails.",
         default=MOST_PAIRS,
-        kw_only=True,
     )
     exclude_self: bool = key(
         FLAG,
         "Whether to exclude each row from its own neighbours, if both sides are the same table.",
         risk=ROWS,
         default=False,
-        kw_only=True,
     )
     pairs: str = key(
         words(_values(Pairs), "a word"),
         "`unordered` returns each pair of rows of one table once, with the row that comes first.",
         risk=ROWS,
         default=Pairs.ORDERED.value,
-        kw_only=True,
     )
     min_right_rows: int = key(
         AT_LEAST_0,
         "With fewer right rows than this, Spark's own nearestByJoin does the work.",
         role=MEANING,
         default=10_000,
-        kw_only=True,
     )
     output_format: str = key(
         Chosen(paths=(("output", "lance"), ("output", "parquet"), ("output", "table"))),
@@ -349,12 +336,11 @@ class KnnJoin:
         "keep",
         role=CHECK,
         default=None,
-        kw_only=True,
     )
     location: Location
-    on_location: Location | None = field(default=None, compare=False, kw_only=True)
-    self_location: Location | None = field(default=None, compare=False, kw_only=True)
-    declared: KnnJoin | None = field(default=None, compare=False, repr=False, kw_only=True)
+    on_location: Location | None = field(default=None, compare=False)
+    self_location: Location | None = field(default=None, compare=False)
+    declared: KnnJoin | None = field(default=None, compare=False, repr=False)
 
     kind = NodeKind.KNN_JOIN
     declares: ClassVar[Resource] = Resource(

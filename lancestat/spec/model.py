@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
@@ -94,11 +94,9 @@ class Target:
         "time, never correctness.",
         default=".lancestat/state",
     )
+    _: KW_ONLY
     scratch: str | None = key(
-        _FOLDER,
-        "Temporary storage for KNN joins, which all executors must reach.",
-        default=None,
-        kw_only=True,
+        _FOLDER, "Temporary storage for KNN joins, which all executors must reach.", default=None
     )
     spark_master: str | None = key(
         Text(title="a Spark master such as local[*]", keywords={"minLength": 1}),
@@ -106,7 +104,6 @@ class Target:
         "spark",
         "master",
         default=None,
-        kw_only=True,
     )
     spark_remote: str | None = key(
         Text(
@@ -119,7 +116,6 @@ class Target:
         "remote",
         default=None,
         repr=False,
-        kw_only=True,
     )
     spark_connect_timeout: timedelta | None = key(
         DURATION,
@@ -128,7 +124,6 @@ class Target:
         "spark",
         "connect_timeout",
         default=None,
-        kw_only=True,
     )
     spark_conf: Mapping[str, str] = key(
         replace(SETTINGS, title="a mapping of Spark settings"),
@@ -137,7 +132,6 @@ class Target:
         "conf",
         default_factory=dict,
         repr=False,
-        kw_only=True,
     )
     spark_min_bytes: int = key(
         SIZE,
@@ -146,7 +140,6 @@ class Target:
         "spark",
         "min_bytes",
         default=16_000_000,
-        kw_only=True,
     )
     spark_package: str | None = key(
         replace(_FOLDER, title="an archive that `lancestat package` wrote, or a URI of one"),
@@ -155,15 +148,13 @@ class Target:
         "spark",
         "package",
         default=None,
-        kw_only=True,
     )
-    package_location: Location | None = field(default=None, compare=False, kw_only=True)
+    package_location: Location | None = field(default=None, compare=False)
     reader: Reader = key(
         words(Reader, "'lancestat' or 'connector'"),
         "What reads the rows of queries: lancestat, or the Lance connector for Spark, which must "
         "be on Spark's class path. The statistics are the same.",
         default=Reader.LANCESTAT,
-        kw_only=True,
     )
     storage_options: Mapping[str, str] = key(
         replace(SETTINGS, title="a mapping of storage options"),
@@ -171,7 +162,6 @@ class Target:
         "secrets from {{ env_var('X') }}.",
         default_factory=dict,
         repr=False,
-        kw_only=True,
     )
 
     catalogs: Mapping[str, Catalog] = key(
@@ -183,7 +173,6 @@ class Target:
         "Catalogs, by the names that tables and queries use.",
         default_factory=dict,
         repr=False,
-        kw_only=True,
     )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
@@ -87,29 +87,27 @@ class Source:
     rendered in.
     """
 
+    _: KW_ONLY
     catalog: str | None = key(
         PUBLIC,
         "One of the target's catalogs. All of its namespaces are searched.",
         role=MEANING,
         default=None,
-        kw_only=True,
     )
     uri: str | None = key(
         PathOrUri(title="a folder or an object-store URI", keywords={"minLength": 1}),
         "A folder of Lance datasets, or the root of a directory catalog.",
         role=MEANING,
         default=None,
-        kw_only=True,
     )
     include: tuple[str, ...] = key(
         replace(_TABLE_PATTERNS, definition="filled_table_patterns", is_filled=True),
         "The tables that become nodes.",
         role=MEANING,
         default=("*",),
-        kw_only=True,
     )
     exclude: tuple[str, ...] = key(
-        _TABLE_PATTERNS, "The tables that do not.", role=MEANING, default=(), kw_only=True
+        _TABLE_PATTERNS, "The tables that do not.", role=MEANING, default=()
     )
     name: str = key(
         Text(title="a template of the names of nodes", keywords={"minLength": 1}),
@@ -117,20 +115,16 @@ class Source:
         "`catalog`. By default, namespace and table joined by _.",
         role=LABEL,
         default=DEFAULT_NAME,
-        kw_only=True,
     )
     defaults: SourceDefaults = key(
         Nested(resource=SourceDefaults, is_inline=True, title="a mapping of keys of tables"),
         "Keys for all tables that are found. A declared table has its own keys instead.",
         role=CHECK,
         default_factory=SourceDefaults,
-        kw_only=True,
     )
     location: Location
-    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, kw_only=True)
-    scope: TemplateScope = field(
-        default_factory=TemplateScope, compare=False, repr=False, kw_only=True
-    )
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    scope: TemplateScope = field(default_factory=TemplateScope, compare=False, repr=False)
 
     # The kind of the nodes.
     lists: ClassVar[NodeKind] = NodeKind.TABLE

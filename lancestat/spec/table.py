@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import ClassVar
@@ -309,13 +309,13 @@ class Table:
         ),
     )
     location: Location
+    _: KW_ONLY
     storage_options: Mapping[str, str] = key(
         SETTINGS,
         "Options for object stores, which override those of the target.",
         role=CHECK,
         default_factory=dict,
         repr=False,
-        kw_only=True,
     )
     description: str | None = key(TEXT, "What a row represents.", role=REMARK, default=None)
     tags: tuple[str, ...] = key(TAGS, role=REMARK, default=())
@@ -372,10 +372,9 @@ class Table:
         risk=Risk.VALUES_SHOWN,
         warning=_show_values_warning,
         default=True,
-        kw_only=True,
     )
-    declared: Table | None = field(default=None, compare=False, repr=False, kw_only=True)
-    source: str | None = field(default=None, compare=False, repr=False, kw_only=True)
+    declared: Table | None = field(default=None, compare=False, repr=False)
+    source: str | None = field(default=None, compare=False, repr=False)
 
     kind = NodeKind.TABLE
     declares: ClassVar[Resource] = Resource(

@@ -92,7 +92,9 @@ def table(name: str, *problems: str, health: Health = Health.OK, **changes: obje
 
 def join(name: str, *problems: str, health: Health = Health.OK, **changes: object) -> JoinReport:
     side = KnnSide("v", None, table="orders", refs=("orders",))
-    spec = KnnJoin(name, side, side, 3, "lance", f"{name}.lance", PLACE)
+    spec = KnnJoin(
+        name, side, side, 3, output_format="lance", output_uri=f"{name}.lance", location=PLACE
+    )
     record = JoinRecord(
         name,
         "d",

@@ -22,9 +22,9 @@ SPEC = KnnJoin(
     KnnSide("v", ("id",), table="l"),
     KnnSide("w", ("key",), table="r"),
     10,
-    "lance",
-    "wh/near.lance",
-    Location("specs/shop.yml", 3, 5),
+    output_format="lance",
+    output_uri="wh/near.lance",
+    location=Location("specs/shop.yml", 3, 5),
 )
 OUTPUT = OutputState(OutputFormat.LANCE, "wh/near.lance", 900, "made", version=3)
 

@@ -38,7 +38,8 @@ from tests.spec.conftest import PROJECT, Load, write
 PLACE = Location("a.yml", 1, 1)
 TABLE = Table("t", "/wh/t.lance", PLACE)
 SIDE = KnnSide("v", ("a", "b"), table="q", refs=("q",))
-JOIN = KnnJoin("j", SIDE, replace(SIDE, table="p", refs=("p",)), 10, "lance", "/wh/o", PLACE)
+OUTPUT: Any = {"output_format": "lance", "output_uri": "/wh/o", "location": PLACE}
+JOIN = KnnJoin("j", SIDE, replace(SIDE, table="p", refs=("p",)), 10, **OUTPUT)
 
 
 @pytest.mark.parametrize(
