@@ -153,7 +153,9 @@ def table(number: int) -> TableReport:
         changed_rows=0.0,
     )
     return TableReport(
-        spec=Table(name, f"{name}.lance", place, "One row per event.", ("nightly",)),
+        spec=Table(
+            name, f"{name}.lance", place, description="One row per event.", tags=("nightly",)
+        ),
         health=Health.OK if number % 50 else Health.ERROR,
         problems=() if number % 50 else ("the statistics are refused",),
         verdict="use",
