@@ -18,9 +18,6 @@ class StringEnum(str, Enum):
     __str__ = str.__str__
 
 
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-
-
 def count(number: int, noun: str | None = None, plural: str | None = None) -> str:
     """`4,250,000`, or `1 row` and `2 rows` with a noun."""
     digits = f"{number:,}"
@@ -31,25 +28,21 @@ def count(number: int, noun: str | None = None, plural: str | None = None) -> st
 
 def large(number: float) -> str:
     """A number that is only roughly of interest: `950`, `12 thousand`, `1.2 billion`."""
-    value, names = number, iter(("", " thousand", " million", " billion", " trillion"))
-    name = next(names)
-    while value >= 999.5:
-        longer = next(names, None)
-        if longer is None:
-            break
-        value, name = value / 1000, longer
-    digits = f"{value:.1f}" if name and value < 9.95 else f"{value:,.0f}"
-    return f"{digits}{name}"
+    return _scaled(number, ("", " thousand", " million", " billion", " trillion"))
 
 
 def size(size_bytes: int) -> str:
     """Bytes in decimal units with two or three digits, as `9.8 MB` or `212 MB`."""
-    value, unit = float(size_bytes), 0
+    return _scaled(size_bytes, (" B", " kB", " MB", " GB", " TB", " PB"))
+
+
+def _scaled(value: float, units: Sequence[str]) -> str:
+    unit = 0
     # What would be rounded to four digits belongs to the next unit.
-    while value >= 999.5 and unit < len(_UNITS) - 1:
+    while value >= 999.5 and unit < len(units) - 1:
         value, unit = value / 1000, unit + 1
     digits = f"{value:.1f}" if unit and value < 9.95 else f"{value:,.0f}"
-    return f"{digits} {_UNITS[unit]}"
+    return f"{digits}{units[unit]}"
 
 
 def duration(seconds: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar
 from urllib.parse import quote, unquote
@@ -33,12 +32,8 @@ class TableName:
     @property
     def uri(self) -> str:
         """The URI that stands for the table until its catalog reports the dataset's location."""
-        return _uri_of(self)
-
-
-@lru_cache(maxsize=16_384)
-def _uri_of(name: TableName) -> str:
-    return SCHEME + "/".join(quote(part, safe="") for part in (name.catalog, *name.identifier))
+        parts = (quote(part, safe="") for part in (self.catalog, *self.identifier))
+        return SCHEME + "/".join(parts)
 
 
 def parse_table_name(text: str) -> TableName:
