@@ -319,9 +319,6 @@ def gather(
     """Gather what is known of some nodes of a project, in their order.
 
     A node that cannot be observed carries its error, and stops no other.
-
-    Raises:
-        StateError: the state cannot be reached.
     """
     plan, observed = Observer(spec, state, clock, NODE_TYPES, THREADS).observe(nodes)
     nodes, spec = observed.nodes, observed.spec

@@ -56,11 +56,7 @@ def complete(draft: Path) -> None:
 
 
 def put(draft: Path, folder: Path) -> None:
-    """Put a complete site, made beside `folder`, in the place of what is there.
-
-    Raises:
-        OSError: A file cannot be replaced. Those that were not replaced are as they were.
-    """
+    """Put a complete site, made beside `folder`, in the place of what is there."""
     if not folder.exists() or not any(folder.iterdir()):
         try:
             draft.rename(folder)

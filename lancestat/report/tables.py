@@ -195,11 +195,7 @@ def verdict_words(is_used: bool, reason: str) -> str:
 def fragment_coverage(
     assessment: TableAssessment, index: PartialIndex
 ) -> tuple[tuple[FragmentReport, ...], Mapping[str, int]]:
-    """Count the stored content of a table; content that a compaction moved does not count.
-
-    Returns:
-        The fragments, and by column how many of them are covered.
-    """
+    """Count the stored content of a table; content that a compaction moved does not count."""
     by_fragment: Counter[int] = Counter()
     by_key: Counter[str] = Counter()
     for group, keys in cover(stored_groups(assessment), index, ()).missing:

@@ -84,11 +84,7 @@ class GitHub:
         return self._ask("PATCH", path, payload)[0]
 
     def post(self, path: str, payload: Mapping[str, object]) -> Any:
-        """Create a resource at `path`; not retried, since that could create two.
-
-        Raises:
-            InDoubt: it may or may not have been created.
-        """
+        """Create a resource at `path`; not retried, since that could create two."""
         return self._ask("POST", path, payload)[0]
 
     def pause(self, attempt: int, wanted_seconds: float | None = None) -> None:
@@ -294,11 +290,7 @@ class PullRequest:
 
 
 def pull_request(environment: Mapping[str, str], number: int | None = None) -> PullRequest:
-    """The pull request of a job.
-
-    Raises:
-        GitHubNotConfigured: when there is none.
-    """
+    """The pull request of a job."""
     repository = environment.get("GITHUB_REPOSITORY", "")
     if not _REPOSITORY.fullmatch(repository):
         problem = f"is {redact_line(repository)!r}" if repository else "is not set"
@@ -365,9 +357,6 @@ def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: st
     when it starts with the project's marker and was written by a bot, as all are that a job's
     token or an app writes, or by the owner of the token. So neither an answer that quotes ours
     nor one whose author pasted the marker is written over.
-
-    Raises:
-        CommentError: GitHub refuses or cannot be reached.
     """
     start, body = marker(project), comment_body(project, markdown)
     for attempt in range(ATTEMPTS):

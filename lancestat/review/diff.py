@@ -318,11 +318,6 @@ def review(
     With `with_datasets` the datasets and the state of `base` are opened, to name columns and to
     estimate bytes. What only `head` names is never opened. `environment` is that of a job, and
     tells where the files of both sides are shown; `loaded` is called with each side.
-
-    Raises:
-        InvalidProject: A side has errors, each at its place there.
-        UsageError: As `find_sides`, or a selector is wrong.
-        ForeignState: A selector needs a state that is not that of `base`.
     """
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)

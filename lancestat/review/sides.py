@@ -102,10 +102,6 @@ class Repository:
         """Return the repository around a project's folder.
 
         Its configuration is trusted as far as it cannot run a program: no commit can bring `.git`.
-
-        Raises:
-            GitMissing: there is no git.
-            NoRepository: the folder is in no repository.
         """
         top = work_tree(folder)
         if top is None:
@@ -134,11 +130,7 @@ class Repository:
         return None if answer.returncode else _line(answer.stdout)
 
     def commit(self, revision: str) -> str:
-        """Return the id of the commit that a revision names.
-
-        Raises:
-            UnknownRevision: there is none; the hint names one that is spelled alike.
-        """
+        """Return the id of the commit that a revision names."""
         commit = self.find_commit(revision)
         if commit is None:
             message = f"'{revision}' is neither a git revision nor the folder of a project"
@@ -146,12 +138,7 @@ class Repository:
         return commit
 
     def merge_base(self, one: str, other: str) -> str:
-        """Return the id of the commit at which two revisions diverged.
-
-        Raises:
-            UnknownRevision: a revision is unknown.
-            NoMergeBase: they have no commit in common.
-        """
+        """Return the id of the commit at which two revisions diverged."""
         answer = self._ask("merge-base", self.commit(one), self.commit(other))
         if answer.returncode:
             hint = "the clone is shallow: fetch more history (fetch-depth: 0)"
@@ -228,11 +215,7 @@ class Repository:
         return GitFailed(f"'git {word}' failed: {redact_line(reason)}", hint=hint)
 
     def _ask(self, *words: str, input: str = "") -> subprocess.CompletedProcess[bytes]:
-        """Return git's answer, whatever it is.
-
-        Raises:
-            GitMissing: there is no git.
-        """
+        """Return git's answer, whatever it is."""
         passed_on = {
             key: value
             for key, value in os.environ.items()
@@ -380,13 +363,7 @@ class Side:
     def load(
         self, root: Path, *, target: str | None = None, vars: Mapping[str, object] | None = None
     ) -> ProjectSpec:
-        """Load what the side declares; relative URIs lead from `root`, wherever its files are.
-
-        Raises:
-            InvalidProject: with every error, each at its place on this side.
-            ProjectMissing: there is no project.
-            UnknownTarget: it has no such target.
-        """
+        """Load what the side declares; relative URIs lead from `root`, wherever its files are."""
         if not self.files.has(PROJECT_FILE):
             raise ProjectMissing(
                 f"there is no {PROJECT_FILE} {self.where}",
@@ -427,9 +404,6 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
     repository around the project. A word that starts with `/`, `./` or `../` or ends with `/` is a
     folder always. `BASE...HEAD` or `BASE...` is git's, and no folder: the commit from which they
     diverged, compared with HEAD (the working tree, which is based on git's HEAD).
-
-    Raises:
-        UsageError: git cannot be asked, or a word names no side or several.
     """
     root = _project_folder(project_dir)
     finder = _Finder(root)

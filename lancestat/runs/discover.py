@@ -129,11 +129,6 @@ def require_sole_writer(spec: ProjectSpec, node: Node) -> None:
 
     It is refused where the catalog owns the versions of the dataset, and where another node, which
     need not be planned, writes to the dataset by its name in the catalog.
-
-    Raises:
-        OverlappingOutputs: another node writes to it.
-        ManagedByCatalog: one of the target's catalogs owns its versions.
-        LakeError: a catalog cannot be asked.
     """
     uri = node.written_uri
     if uri is None or table_name_of((node.declared or node).dataset_uri) is not None:

@@ -383,11 +383,7 @@ class Scheduler:
         return NodeEnded(_timed(interrupted(planned(action), why, stored), started))
 
     def _end_one(self, action: Action, needed: str | None) -> NodeResult:
-        """Run an action, and add its end, whatever the main thread is at.
-
-        Raises:
-            KeyboardInterrupt: It was interrupted, and so is the run.
-        """
+        """Run an action, and add its end, whatever the main thread is at."""
         try:
             self.ended[action.node] = self._run_one(action, needed)
         except KeyboardInterrupt:
@@ -474,10 +470,6 @@ def execute_plan(
 
     `threads` nodes are worked on at once, None for as many as usual. `session` is as `RunSession`
     has it. Where the process ends next (`ends_process`), Spark stops by itself.
-
-    Raises:
-        PackageUnreadable: The target's `spark.package` is not there. It would be needed as soon
-            as there is something to read, so that this is refused even where nothing is.
     """
     types, target = observer.types, observer.spec.target
     if session is None and target.spark_package is not None and uses_package(target):
@@ -505,13 +497,7 @@ def _remove_past(observer: Observer, plan: Plan, result: RunResult) -> None:
 def collect_garbage(
     spec: ProjectSpec, state: LanceState, types: NodeTypes, *, now: datetime, dry_run: bool
 ) -> GarbageReport:
-    """Drop garbage in the state, this user's temporary folders, and what each kind of node leaves.
-
-    Raises:
-        StateError: The state cannot be reached.
-        LakeError: A catalog does not tell where a declared table is.
-        ScratchUnusable: A scratch root cannot be listed.
-    """
+    """Drop garbage in the state, this user's temporary folders, and what each kind of node leaves."""
     spec, _ = located(spec, spec.nodes)
     for table in spec.tables:
         with suppress(CatalogTableMissing):

@@ -134,19 +134,11 @@ class NodeType(Protocol[N_contra]):
         ...
 
     def figures_of(self, stored: Mapping[str, object]) -> NodeFigures | None:
-        """Return the figures in a node's stored result, None for a kind that has none of its own.
-
-        Raises:
-            ValueError: they cannot be decoded.
-        """
+        """Return the figures in a node's stored result, None for a kind that has none of its own."""
         return None
 
     def result_seen(self, observed: Observed, node: N_contra) -> object:
-        """Return what identifies the result that readers of a node see, None where it has none.
-
-        Raises:
-            LancestatError: it cannot be looked at.
-        """
+        """Return what identifies the result that readers of a node see, None where it has none."""
         return None
 
     def remove_past(self, spec: ProjectSpec, nodes: Sequence[N_contra], now: datetime) -> None:

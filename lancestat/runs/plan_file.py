@@ -191,11 +191,7 @@ class PlanOptions:
         exclude: str | Sequence[str] | None,
         full_refresh: bool,
     ) -> PlanOptions:
-        """Options as `Project.plan` takes them.
-
-        Raises:
-            InvalidArgument: A selector is none.
-        """
+        """Options as `Project.plan` takes them."""
         check_selectors(select=select, exclude=exclude)
         return cls(_selectors(select), _selectors(exclude), full_refresh)
 
@@ -411,27 +407,14 @@ class PlanStore:
     version: str
 
     def save(self, path: Path, options: PlanOptions) -> Plan:
-        """Plan, and write the plan to a file.
-
-        Raises:
-            PlaceOccupied: something else is at `path`.
-            NotWritten: it cannot be written.
-            UsageError: a selector is wrong or matches nothing.
-            StateError: the state cannot be reached.
-        """
+        """Plan, and write the plan to a file."""
         check_writable(path)
         plan, saved = self._make(options)
         write_plan_file(path, saved)
         return plan
 
     def load(self, path: Path) -> Plan:
-        """Plan again what a file has, provided that it comes out the same.
-
-        Raises:
-            PlanOutOfDate: it does not.
-            PlanFileError: the file is no such plan, or that of another project, target or release.
-            StateError: the state cannot be reached.
-        """
+        """Plan again what a file has, provided that it comes out the same."""
         spec = self.observer.spec
         then = read_plan_file(path)
         check_made_for(path, then, project=spec.name, target=spec.target.name, version=self.version)
@@ -484,12 +467,7 @@ def decode_plan(stored: Mapping[str, object]) -> SavedPlan:
 
 
 def check_writable(path: Path) -> None:
-    """See that a plan file may be written at `path`: nothing is there, or another plan file.
-
-    Raises:
-        PlaceOccupied: something else is there.
-        NotWritten: there is no folder to write into.
-    """
+    """See that a plan file may be written at `path`: nothing is there, or another plan file."""
     if path.is_dir():
         raise PlaceOccupied(_not_written(path, "it is a folder"), hint="name a file in it")
     if not path.parent.is_dir():
@@ -501,12 +479,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_plan_file(path: Path, plan: SavedPlan) -> None:
-    """Write a plan, all of it or nothing; an older plan at that place is replaced.
-
-    Raises:
-        PlaceOccupied: something else is there.
-        NotWritten: it cannot be written.
-    """
+    """Write a plan, all of it or nothing; an older plan at that place is replaced."""
     check_writable(path)
     try:
         # A link stays one: what it points to is replaced.
@@ -519,12 +492,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
 
 
 def read_plan_file(path: Path) -> SavedPlan:
-    """Read a plan file of this format.
-
-    Raises:
-        PlanFileUnreadable: it cannot be read, or is no whole plan file.
-        PlanFileOfOtherRelease: its format is another.
-    """
+    """Read a plan file of this format."""
     parsed = _parsed(path, _content(path))
     if not isinstance(parsed, dict) or parsed.get("kind") != KIND:
         raise _plan_unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
@@ -542,12 +510,7 @@ def read_plan_file(path: Path) -> SavedPlan:
 
 
 def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, version: str) -> None:
-    """See that a plan was made for this project and target, by this release.
-
-    Raises:
-        PlanFileOfOtherRelease: another release made it.
-        PlanFileOfOtherProject: for another project or target.
-    """
+    """See that a plan was made for this project and target, by this release."""
     if plan.project != project:
         made_for = f"project {quoted(plan.project)}, and this one is {quoted(project)}"
         raise _plan_of_other(path, made_for, "run it in that project's folder")

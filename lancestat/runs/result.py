@@ -99,11 +99,7 @@ class NodeResult:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, object], types: NodeTypes) -> NodeResult:
-        """Return the result that a node's object shows; unknown keys are ignored.
-
-        Raises:
-            ValueError: it is not such an object.
-        """
+        """Return the result that a node's object shows; unknown keys are ignored."""
         try:
             result = codec.convert({**stored, "figures": None}, cls)
             type = types.get(result.kind)
@@ -496,9 +492,6 @@ def past_runs(
     """Return the newest runs of a target, newest first; at most `limit`, all when None.
 
     `types` decode the figures of nodes.
-
-    Raises:
-        StateError: the state cannot be reached.
     """
     running = [PastRun.of(run, types, is_running=True) for run in _under(target, state.running())]
     ended = [PastRun.of(run, types) for run in _under(target, state.runs(_ALL))]
@@ -511,11 +504,7 @@ def _under(target: str, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
 
 
 def past_run(runs: Sequence[PastRun], run_id: str) -> PastRun:
-    """Return the run whose id begins so.
-
-    Raises:
-        UnknownRun: there is none, or several.
-    """
+    """Return the run whose id begins so."""
     if not run_id:
         raise UnknownRun("the ID of a run is empty", hint="lancestat runs lists them")
     named = [run for run in runs if run.run_id.startswith(run_id)]
