@@ -72,5 +72,16 @@ def to_pandas(value: object) -> pd.DataFrame:
     return frame
 
 
+class Rows:
+    """What values have that print as the command line does, and have rows."""
+
+    __slots__ = ()
+    __str__ = as_text
+    _repr_html_ = as_html
+    to_arrow = to_arrow
+    to_pandas = to_pandas
+    to_polars = to_polars
+
+
 def _displays() -> Any:
     return import_module("lancestat.presentation.display")

@@ -178,7 +178,7 @@ def shortcomings(action: Action) -> list[Problem]:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectReport:
+class ProjectReport(display.Rows):
     """A project under one target, at one moment; `reads` names the nodes that each node reads.
 
     `former_runs` are runs of nodes that the project no longer has, none where nodes were selected.
@@ -200,12 +200,6 @@ class ProjectReport:
         counts = [f"{numbers[health]} {health.value}" for health in Health if numbers[health]]
         what = ", ".join(counts) or "no nodes"
         return display.summary(self, f"{self.name}, target {self.target}: {what}")
-
-    __str__ = display.as_text
-    _repr_html_ = display.as_html
-    to_arrow = display.to_arrow
-    to_pandas = display.to_pandas
-    to_polars = display.to_polars
 
     @property
     def health(self) -> Health:

@@ -168,15 +168,12 @@ class NodeChange(Protocol):
     @property
     def changed(self) -> tuple[PropertyChange, ...]:
         """The properties that differ."""
-        ...
 
     def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
         """Return the URIs of the Lance datasets that tell about the change."""
-        ...
 
     def judge(self, evidence: Evidence) -> Findings:
         """Return the cost, the risks and the consequences of the change."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +203,6 @@ class ReviewedType(NodeType[N_contra], Protocol[N_contra]):
         changed: tuple[PropertyChange, ...],
     ) -> NodeChange:
         """Return a change; one of the sides may be None, where the node is new or removed."""
-        ...
 
 
 ReviewedTypes = Mapping[str, ReviewedType[Any]]

@@ -114,36 +114,29 @@ class NodeFigures(Protocol):
     @property
     def pairs(self) -> int | None:
         """How many comparisons are made, None where that is not known."""
-        ...
 
     @property
     def estimated_seconds(self) -> float | None:
         """How long a run takes, as far as a plan can tell."""
-        ...
 
     @property
     def compared(self) -> str:
         """What a run compared, in words."""
-        ...
 
     @property
     def done(self) -> str:
         """What a run did, in words."""
-        ...
 
     @property
     def narrowed(self) -> str:
         """The part of what there is that a run did, in words; empty where that is all."""
-        ...
 
     @property
     def quality(self) -> tuple[str, ...]:
         """What a reader of the result should know of it, in words."""
-        ...
 
     def to_json(self) -> dict[str, object]:
         """Return the figures as members of a node's object in the JSON of `plan` and `run`."""
-        ...
 
 
 class RunsOn(StringEnum):
@@ -173,29 +166,24 @@ class Action(Protocol):
     @property
     def dependencies(self) -> tuple[str, ...]:
         """The nodes of the plan whose results it reads."""
-        ...
 
     @property
     def error(self) -> LancestatError | None:
         """Why the node is blocked, None unless it is."""
-        ...
 
     @property
     def runs_on(self) -> RunsOn | None: ...
     @property
     def reads(self) -> str:
         """What it reads or compares, in words; empty where that is nothing or not known."""
-        ...
 
     @property
     def choice(self) -> str | None:
         """How it is done where there are several ways, and why, in words."""
-        ...
 
     @property
     def shows_choice(self) -> bool:
         """Whether the choice is worth a line of a plan."""
-        ...
 
 
 class NodeAction:
@@ -306,7 +294,7 @@ def gone_words(sources: SourceFindings | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(display.Rows):
     """Ordered, frozen actions; what `lancestat plan` prints is what `lancestat run` does.
 
     `full_refresh` is set where everything is made again on request, `sources` where the project has
@@ -336,12 +324,6 @@ class Plan:
         counts = [f"{verbs[verb]} {verb}" for verb in get_args(Verb) if verbs[verb]]
         what = ", ".join(counts) or "no nodes"
         return display.summary(self, f"{self.project}, target {self.target}: {what}")
-
-    __str__ = display.as_text
-    _repr_html_ = display.as_html
-    to_arrow = display.to_arrow
-    to_pandas = display.to_pandas
-    to_polars = display.to_polars
 
 
 def is_pending(action: Action) -> bool:

@@ -259,7 +259,11 @@ class Scheduler:
         recorder = RunRecorder(context.spec, context.state, context.digests)
         run = RunRecord(context.run_id, command, plan.target, started_at, started_at, "running", ())
         recorder.begin(plan, run)
-        tables = [size for action in plan.actions if (size := _size(action)) is not None]
+        tables = [
+            TableProgress(action.node, figures.fragments_scanned, figures.bytes_scanned)
+            for action in plan.actions
+            if (figures := table_figures(action)) is not None and figures.bytes_scanned
+        ]
         joins = [action.node for action in filter(is_pending, plan.actions) if own_figures(action)]
         context.progress.started(tables, joins)
         interruption: KeyboardInterrupt | None = None
@@ -314,7 +318,9 @@ class Scheduler:
     def _run_all(self, actions: Sequence[Action]) -> None:
         """Run every action, and add what ended by its node, also when this is interrupted."""
         # Light ones first: they are published while heavy ones keep all cores busy to the end.
-        waiting = sorted(actions, key=_weight)
+        waiting = sorted(
+            actions, key=lambda action: (own_figures(action) is not None, _bytes(action))
+        )
         names = {action.node for action in actions}
         done: SimpleQueue[Future[NodeResult]] = SimpleQueue()
         running = 0
@@ -421,17 +427,9 @@ class Scheduler:
         return replace(done, result=_timed(done.result, started))
 
 
-def _weight(action: Action) -> tuple[bool, int]:
+def _bytes(action: Action) -> int:
     figures = table_figures(action)
-    return own_figures(action) is not None, figures.bytes_scanned if figures else 0
-
-
-def _size(action: Action) -> TableProgress | None:
-    """Return what of a table is to be read, None where nothing is."""
-    figures = table_figures(action)
-    if figures is None or not figures.bytes_scanned:
-        return None
-    return TableProgress(action.node, figures.fragments_scanned, figures.bytes_scanned)
+    return figures.bytes_scanned if figures else 0
 
 
 def known_error(error: Exception) -> LancestatError:
@@ -497,7 +495,7 @@ def _remove_past(observer: Observer, plan: Plan, result: RunResult) -> None:
 def collect_garbage(
     spec: ProjectSpec, state: LanceState, types: NodeTypes, *, now: datetime, dry_run: bool
 ) -> GarbageReport:
-    """Drop garbage in the state, this user's temporary folders, and what each kind of node leaves."""
+    """Drop garbage in the state, in temporary folders, and what each kind of node leaves."""
     spec, _ = located(spec, spec.nodes)
     for table in spec.tables:
         with suppress(CatalogTableMissing):

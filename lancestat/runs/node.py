@@ -36,7 +36,6 @@ class NodeRecord(Protocol):
     @property
     def node(self) -> str:
         """The name of the node."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class NodePlanner(Protocol[N_contra]):
 
     def plan(self, node: N_contra) -> Action:
         """Plan one node; one that cannot be planned is blocked."""
-        ...
 
     def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
         """Return the actions of a plan, with notes on what those of this kind share."""
@@ -94,7 +92,6 @@ class NodeRunner(Protocol):
             LancestatError: the node failed.
             Cancelled: it was stopped; nothing is published of it.
         """
-        ...
 
     def cancel(self) -> None:
         """Stop all that goes on, and refuse more, but for the jobs of the run's Spark."""
@@ -123,18 +120,15 @@ class NodeType(Protocol[N_contra]):
 
     def decode_record(self, stored: str) -> NodeRecord:
         """Return the record of its stored form; raises ValueError on anything else."""
-        ...
 
     def planner(self, observed: Observed) -> NodePlanner[N_contra]:
         """Return what plans nodes by what was observed of them."""
-        ...
 
     def runner(self, context: RunContext) -> AbstractContextManager[NodeRunner]:
         """Return what runs the actions of one run; leaving it ends what it has started."""
-        ...
 
     def figures_of(self, stored: Mapping[str, object]) -> NodeFigures | None:
-        """Return the figures in a node's stored result, None for a kind that has none of its own."""
+        """Return the figures in a node's stored result, None for a kind without its own."""
         return None
 
     def result_seen(self, observed: Observed, node: N_contra) -> object:

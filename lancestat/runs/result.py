@@ -181,16 +181,10 @@ def planned(action: Action) -> NodeResult:
     figures = table_figures(action)
     if figures is None:
         return result
-    return replace(
-        result,
-        fragments_total=figures.fragments_total,
-        fragments_scanned=figures.fragments_scanned,
-        columns=figures.columns,
-        rows_total=figures.rows_total,
-        rows_scanned=figures.rows_scanned,
-        version_read=figures.version_read,
-        still_published=figures.still_published,
-    )
+    members = asdict(figures)
+    # What is to be read is reported in fragments and rows.
+    del members["bytes_scanned"]
+    return replace(result, **members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +239,7 @@ class NodeFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(display.Rows):
     """The result of a run, with one row for each node. It prints as `lancestat run` does.
 
     Attributes:
@@ -274,12 +268,6 @@ class RunResult:
         what = ", ".join(f"{number} {end}" for end, number in counts.items()) or "no nodes"
         target = f"{self.project}, target {self.target}"
         return display.summary(self, f"{target}: {self.status.value}, {what}")
-
-    __str__ = display.as_text
-    _repr_html_ = display.as_html
-    to_arrow = display.to_arrow
-    to_pandas = display.to_pandas
-    to_polars = display.to_polars
 
     @property
     def status(self) -> Status:

@@ -19,7 +19,7 @@ from lancestat.tables.wire import GuardReason, PublishedColumn
 
 
 @dataclass(frozen=True, slots=True)
-class TableStatus:
+class TableStatus(display.Rows):
     """The statistics of one table under its policy, as `lancestat show` prints them.
 
     `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
@@ -73,12 +73,6 @@ class TableStatus:
         why = "since values are NaN, infinite or beyond Spark's type"
         names = ", ".join(map(visible, self.unbounded))
         return f"no bounds or distinct count, {why}: {names}" if names else ""
-
-    __str__ = display.as_text
-    _repr_html_ = display.as_html
-    to_arrow = display.to_arrow
-    to_pandas = display.to_pandas
-    to_polars = display.to_polars
 
 
 def table_status(
