@@ -18,11 +18,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from getpass import getuser
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import (
@@ -169,15 +168,39 @@ def scratch(
     store = storage_at(root, options)
     name = re.sub(r"[^\w.-]", "_", application, flags=re.ASCII).lstrip(".") or "application"
     folder = f"{name}/{run_name()}"
-    failed = True
-    try:
-        with scratch_errors(root, options, "the scratch folder {} cannot be used"):
-            mark(store, folder, application, clock())
-        with scratch_errors(root, options), Heartbeat(store, folder, clock, beat_every):
-            yield store.uri(folder)
-        failed = False
-    finally:
-        remove_folder(store, folder, options, has_failed=failed, settle_seconds=settle_seconds)
+    made = "the scratch folder {} cannot be used"
+    with held_folder(
+        store, root, folder, application, options, made, clock, beat_every, settle_seconds
+    ):
+        yield store.uri(folder)
+
+
+@contextmanager
+def held_folder(
+    store: Storage,
+    root: str,
+    folder: str,
+    application: str,
+    options: Mapping[str, str],
+    unusable: str,
+    clock: Callable[[], datetime],
+    beat_every: timedelta = BEAT_EVERY,
+    settle_seconds: float = _SETTLE_SECONDS,
+) -> Iterator[ExitStack]:
+    """Make a marked folder below the root with a heartbeat; yield what removes it in the end."""
+    has_failed = True
+
+    def remove() -> None:
+        _remove(store, folder, options, settle_seconds if has_failed else 0.0)
+
+    with ExitStack() as removal:
+        removal.callback(remove)
+        with scratch_errors(root, options, unusable):
+            store.make(folder)
+            store.write(f"{folder}/{MARKER}", encode(application, this_process(), clock()))
+        with scratch_errors(root, options), beating(store, folder, clock, beat_every):
+            yield removal
+        has_failed = False
 
 
 def run_name() -> str:
@@ -185,22 +208,9 @@ def run_name() -> str:
     return f"{this_process().tag}-{secrets.token_hex(8)}"
 
 
-def mark(store: Storage, folder: str, application: str, created_at: datetime) -> None:
-    """Make a folder and its marker."""
-    store.make(folder)
-    store.write(f"{folder}/{MARKER}", encode(application, this_process(), created_at))
-
-
-def remove_folder(
-    store: Storage,
-    folder: str,
-    options: Mapping[str, str],
-    *,
-    has_failed: bool,
-    settle_seconds: float = _SETTLE_SECONDS,
-) -> None:
-    """Remove a marked folder; after a failure, again and again while cancelled tasks may write."""
-    deadline = time.monotonic() + (settle_seconds if has_failed else 0.0)
+def _remove(store: Storage, folder: str, options: Mapping[str, str], settle_seconds: float) -> None:
+    """Remove a marked folder, again and again while cancelled tasks may write."""
+    deadline = time.monotonic() + settle_seconds
     application, _, run = folder.rpartition("/")
     try:
         store.remove(folder, MARKER)
@@ -274,43 +284,28 @@ def require_visible(uri: str) -> None:
         )
 
 
-class Heartbeat:
-    """Renews the lease of a scratch folder in a thread of its own while the block runs."""
+@contextmanager
+def beating(
+    store: Storage, folder: str, clock: Callable[[], datetime], every: timedelta = BEAT_EVERY
+) -> Iterator[None]:
+    """Renew the lease of a scratch folder in a thread of its own while the block runs."""
+    ended = threading.Event()
 
-    def __init__(
-        self,
-        store: Storage,
-        folder: str,
-        clock: Callable[[], datetime],
-        every: timedelta = BEAT_EVERY,
-    ) -> None:
-        self._store = store
-        self._path = f"{folder}/{HEARTBEAT}"
-        self._clock = clock
-        self._every = every
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lancestat-heartbeat", daemon=True)
-
-    def __enter__(self) -> Heartbeat:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._every.total_seconds()):
+    def beat() -> None:
+        while not ended.wait(every.total_seconds()):
             try:
-                self._store.write(self._path, self._clock().isoformat())
+                store.write(f"{folder}/{HEARTBEAT}", clock().isoformat())
             except Exception as error:
                 # The join itself may still succeed.
                 _log.warning("the heartbeat of scratch failed: %s", redact_line(str(error)))
+
+    thread = threading.Thread(target=beat, name="lancestat-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def lease_of(

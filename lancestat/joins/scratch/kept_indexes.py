@@ -28,9 +28,7 @@ from lancestat import codec
 from lancestat.formats import count
 from lancestat.joins.scratch.folder import (
     MARKER,
-    Heartbeat,
-    mark,
-    remove_folder,
+    held_folder,
     run_name,
     scratch_errors,
     utc_now,
@@ -68,6 +66,7 @@ ARRAYS = "arrays-"
 MOST_CHOSEN = 100
 FORMAT_VERSION = 1
 _READERS = "readers"
+_UNUSABLE = "the indexes in {} cannot be used"
 # Or the draft of such a file, whose owner stands at its end.
 _READER = re.compile(rf"(?:\..*\.draft-)?({TAG})(?:-(\d+))?-[0-9a-f]{{12}}")
 
@@ -458,20 +457,9 @@ class IndexStore:
     def writing(self, key: str) -> Iterator[IndexDraft]:
         """Make the folder of a new index; it is removed in the end unless it was published."""
         storage, folder = self.storage, f"{FOLDER}/{key}/{run_name()}"
-        draft = IndexDraft(folder, storage.uri(folder), ExitStack())
-        has_failed = True
-
-        def remove() -> None:
-            remove_folder(storage, folder, self.options, has_failed=has_failed)
-
-        with draft.removal:
-            draft.removal.callback(remove)
-            with self._errors():
-                mark(storage, folder, FOLDER, self.clock())
-            beating = Heartbeat(storage, folder, self.clock)
-            with scratch_errors(self.root, self.options), beating:
-                yield draft
-            has_failed = False
+        names = (self.root, folder, FOLDER, self.options, _UNUSABLE)
+        with held_folder(storage, *names, self.clock) as removal:
+            yield IndexDraft(folder, storage.uri(folder), removal)
 
     def publish(self, draft: IndexDraft, manifest: IndexManifest) -> StoredIndex:
         """Make a draft the index of its key, and remove those that it takes the place of."""
@@ -552,7 +540,7 @@ class IndexStore:
         return redact_line(self.storage.uri(path), secret_values(self.options))
 
     def _errors(self) -> AbstractContextManager[None]:
-        return scratch_errors(self.root, self.options, "the indexes in {} cannot be used")
+        return scratch_errors(self.root, self.options, _UNUSABLE)
 
 
 _making: dict[tuple[str, str], threading.Lock] = {}
