@@ -72,7 +72,9 @@ class Centroids:
 
     def nearest_lists(self, queries: Floats, nprobes: int) -> NDArray[np.int32]:
         """Return the lists that each query (n, dim) visits, (n, nprobes), the nearest first."""
-        projected = self.metric.training_queries(_projected(queries, self.metric, self.scale))
+        projected = _projected(queries, self.metric, self.scale)
+        if self.metric.pads:
+            projected = _with_column(projected, 0.0)
         return self._nearest(projected, min(nprobes, len(self)))
 
     def visited_lists(self, queries: Floats, nprobes: int, k: int, rows: Ints) -> NDArray[np.int32]:
@@ -98,7 +100,7 @@ class Centroids:
 
     def _of_rows(self, rows: Floats) -> Floats:
         projected = _projected(rows, self.metric, self.scale)
-        return self.metric.training_rows(projected, self.length)
+        return _padded(projected, self.length) if self.metric.pads else projected
 
     def _nearest(self, projected: Floats, count: int) -> NDArray[np.int32]:
         return best(projected, self.values, count, self.metric)[1].astype(np.int32)
@@ -112,8 +114,10 @@ def train(sample: Floats, lists: int, metric: Metric, seed: int = 0) -> Centroid
     lists = min(lists, len(sample))
     scale = _scale(sample, metric)
     projected = _projected(sample, metric, scale)
-    length = metric.training_length(projected)
-    projected = metric.training_rows(projected, length)
+    length = 0.0
+    if metric.pads:
+        length = float(np.sqrt(_squares(projected).max()))
+        projected = _padded(projected, length)
     means = faiss.Kmeans(
         projected.shape[1],
         lists,
@@ -190,3 +194,19 @@ def _projected(vectors: Floats, metric: Metric, scale: float) -> Floats:
         scaled = vectors * np.float32(scale)
     clipped: Floats = np.clip(scaled, -_FARTHEST, _FARTHEST)
     return clipped
+
+
+def _padded(rows: Floats, length: float) -> Floats:
+    return _with_column(rows, np.sqrt(np.maximum(length * length - _squares(rows), 0.0)))
+
+
+def _squares(vectors: Floats) -> Floats:
+    squares: Floats = np.einsum("nd,nd->n", vectors, vectors)
+    return squares
+
+
+def _with_column(vectors: Floats, last: Floats | float) -> Floats:
+    rows, dimension = vectors.shape
+    longer = np.empty((rows, dimension + 1), np.float32)
+    longer[:, :dimension], longer[:, dimension] = vectors, last
+    return longer

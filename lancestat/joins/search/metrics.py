@@ -49,6 +49,7 @@ class Metric(ABC):
             of zeros has no direction and matches nothing.
         grows_with_query: Distances grow with the query, and float32 resolves those of longer ones
             better, while their order is the same.
+        pads: For centroids, rows are padded to one length.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Metric(ABC):
     translates: ClassVar[bool] = False
     normalizes: ClassVar[bool] = False
     grows_with_query: ClassVar[bool] = False
+    pads: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return self.name
@@ -102,20 +104,6 @@ class Metric(ABC):
         scaled one of the centre that rows were moved by.
         """
 
-    # Centroids: lists are made in a space that depends on the metric.
-
-    @abstractmethod
-    def training_length(self, projected: Floats) -> float:
-        """Return the length that rows are padded to in the space of centroids, 0 for none."""
-
-    def training_rows(self, projected: Floats, length: float) -> Floats:
-        """Return rows in the space of centroids."""
-        return projected
-
-    def training_queries(self, projected: Floats) -> Floats:
-        """Return queries in the space of centroids."""
-        return projected
-
     @abstractmethod
     def list_errors(self, scores: Reals, length: float) -> Reals:
         """Return how far rows are from their centroids, by FAISS's scores of these."""
@@ -154,9 +142,6 @@ class SquaredEuclidean(Metric):
         bound: Reals = (squares + _vanished(dimension, reach)) * (slope / 2)
         return bound
 
-    def training_length(self, projected: Floats) -> float:
-        return 0.0
-
     def list_errors(self, scores: Reals, length: float) -> Reals:
         return scores
 
@@ -172,6 +157,7 @@ class InnerProduct(Metric):
     __slots__ = ()
     least = -float("inf")
     grows_with_query = True
+    pads = True
 
     def distances(self, queries: Floats, rows: Floats) -> Reals:
         return 1.0 - _products(_wide(queries), _wide(rows))
@@ -194,20 +180,6 @@ class InnerProduct(Metric):
         bound: Reals = products * slope + 8 * U64
         return bound
 
-    def training_length(self, projected: Floats) -> float:
-        import numpy as np
-
-        return float(np.sqrt(_products(projected, projected).max()))
-
-    def training_rows(self, projected: Floats, length: float) -> Floats:
-        import numpy as np
-
-        squares = _products(projected, projected)
-        return _with_column(projected, np.sqrt(np.maximum(length * length - squares, 0.0)))
-
-    def training_queries(self, projected: Floats) -> Floats:
-        return _with_column(projected, 0.0)
-
     def list_errors(self, scores: Reals, length: float) -> Reals:
         return 1.0 - scores / (length or 1.0)
 
@@ -219,6 +191,7 @@ class Cosine(InnerProduct):
     least = 0.0
     normalizes = True
     grows_with_query = False
+    pads = False
 
     def distances(self, queries: Floats, rows: Floats) -> Reals:
         import numpy as np
@@ -237,15 +210,6 @@ class Cosine(InnerProduct):
         ]
         product = _spark_product(left, right) / (lengths[0] * lengths[1])
         return (1.0 - product).cast("float")
-
-    def training_length(self, projected: Floats) -> float:
-        return 0.0
-
-    def training_rows(self, projected: Floats, length: float) -> Floats:
-        return projected
-
-    def training_queries(self, projected: Floats) -> Floats:
-        return projected
 
 
 L2 = SquaredEuclidean("l2", "vector_l2_distance", "l2")
@@ -287,15 +251,6 @@ def _products(left: NDArray[Real], right: NDArray[Real]) -> NDArray[Real]:
 
     products: NDArray[Real] = np.einsum("nd,nd->n", left, right)
     return products
-
-
-def _with_column(projected: Floats, last: Floats | float) -> Floats:
-    import numpy as np
-
-    rows, dimension = projected.shape
-    longer = np.empty((rows, dimension + 1), np.float32)
-    longer[:, :dimension], longer[:, dimension] = projected, last
-    return longer
 
 
 def _spark_product(left: Column, right: Column) -> Column:
