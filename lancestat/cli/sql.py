@@ -88,7 +88,7 @@ def sql(
     column, lancestat.runs one per run and node, lancestat.fragments one per fragment.
     """
     from lancestat.query.sql.query import query_session, run_query
-    from lancestat.query.sql.statement import parse, parse_analyze, require_query
+    from lancestat.query.sql.statement import parse, parse_analyze
     from lancestat.spark.session import remote_of
 
     if explain:
@@ -109,19 +109,16 @@ def sql(
     with query_session(target) as spark:
         if analyze and (run := _analysis(invocation, project, analyze, explain, spark)):
             return run_nodes(invocation, run)
-        statement = parse(spark, text)
-        require_query(spark, statement)
+        plan = parse(spark, text)
         query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):
             if explain:
                 from lancestat.query.sql.explain import explain_query
 
-                explanation = explain_query(spark, statement, query_context)
+                explanation = explain_query(spark, plan, text, query_context)
                 invocation.show(ExplanationView(explanation))
             else:
-                result = run_query(
-                    spark, statement, query_context, limit=most, local_time=local_time
-                )
+                result = run_query(spark, text, query_context, limit=most, local_time=local_time)
                 _print(invocation, result)
     return None
 

@@ -448,7 +448,7 @@ def test_analyze_is_parsed_as_by_spark(written: str, spark: SparkSession) -> Non
     ours = parse_analyze(text)
     with silent_query_logger():
         try:
-            plan = parse(spark, text).plan
+            plan = parse(spark, text)
         except InvalidQuery:
             plan = None
     if plan is None or plan.nodeName() not in ("AnalyzeTable", "AnalyzeColumn"):

@@ -13,7 +13,6 @@ from lancestat.query.sql.statement import (
     NO_CONTEXT,
     QueryContext,
     QueryText,
-    Statement,
     explain_failure,
 )
 from lancestat.spark.compiler import nearest_by_extension, relation_classes
@@ -181,18 +180,18 @@ _FILTERED = PushDown(
 
 
 def explain_query(
-    spark: SparkSession, statement: Statement, query_context: QueryContext = NO_CONTEXT
+    spark: SparkSession, plan: Any, text: QueryText, query_context: QueryContext = NO_CONTEXT
 ) -> PlanExplanation:
-    """Return the physical plan of a statement with Spark's estimates; not even a command is run.
+    """Return the physical plan of a parsed one with Spark's estimates; not even a command is run.
 
     Raises:
         LancestatError: Spark refuses the query (see `explain_failure`).
     """
     reader = _Reader(spark)
     try:
-        return reader.explained(*reader.planned(statement.plan))
+        return reader.explained(*reader.planned(plan))
     except Exception as error:
-        raise explain_failure(error, statement.text, query_context) from None
+        raise explain_failure(error, text, query_context) from None
 
 
 def explain_frame(frame: DataFrame) -> PlanExplanation:

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from lancestat.interrupts import keep_interrupts
-from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, Statement, explain_failure
+from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, QueryText, explain_failure
 from lancestat.spark.failure import silent_query_logger
 from lancestat.spark.session import (
     VIEW_SCHEMA_SETTING,
@@ -188,7 +188,7 @@ def query_session(target: Target) -> Iterator[SparkSession]:
 
 def run_query(
     spark: SparkSession,
-    statement: Statement,
+    text: QueryText,
     query_context: QueryContext = NO_CONTEXT,
     *,
     limit: int | None = None,
@@ -198,7 +198,7 @@ def run_query(
 
     Args:
         spark: The session with what the statement names.
-        statement: From `parse` with the same session.
+        text: What `parse` accepts.
         query_context: The tables and views that errors may name.
         limit: Compute one row more than this, which shows whether there are more.
         local_time: See `exact_column`.
@@ -207,7 +207,7 @@ def run_query(
         LancestatError: Spark refuses the query, here or when rows are read (see `explain_failure`).
     """
     try:
-        rows = spark.sql(statement.text.text)
+        rows = spark.sql(text.text)
         fields = rows.schema.fields
         # Columns of a result may share a name, which nothing but a place tells apart.
         names = [f"_{index}" for index in range(len(fields))]
@@ -219,18 +219,18 @@ def run_query(
             ]
         )
     except Exception as error:
-        raise explain_failure(error, statement.text, query_context) from None
+        raise explain_failure(error, text, query_context) from None
     columns = tuple(
         ResultColumn(field.name, field.dataType.simpleString(), Shape.of(field.dataType))
         for field in fields
     )
-    return QueryResult(columns, _rows(exact_rows, columns, statement, limit, query_context), limit)
+    return QueryResult(columns, _rows(exact_rows, columns, text, limit, query_context), limit)
 
 
 def _rows(
     rows: DataFrame,
     columns: tuple[ResultColumn, ...],
-    statement: Statement,
+    text: QueryText,
     limit: int | None,
     query_context: QueryContext,
 ) -> Iterator[tuple[ResultValue, ...]]:
@@ -249,7 +249,7 @@ def _rows(
     except GeneratorExit:
         raise
     except Exception as error:
-        raise explain_failure(error, statement.text, query_context) from None
+        raise explain_failure(error, text, query_context) from None
 
 
 # The types of the views' columns, spelled as in Spark.
@@ -308,14 +308,8 @@ class _OtherFormError(Exception):
     """The query is of another form."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A column of the result; `source` is the view's column where it is a plain one."""
-
-    name: str
-    type: str
-    sql: str
-    source: str | None = None
+# A column of the result: name, type, SQL, and the view's column where it is a plain one.
+_Item = tuple[str, str, str, str | None]
 
 
 def answer(
@@ -351,14 +345,14 @@ def answer(
         return None
     if limit is not None:
         rows = rows.head(limit + 1)
-    columns = tuple(_column(item) for item in items)
+    columns = tuple(_column(name, type) for name, type, *_ in items)
     values = (tuple(_value(value, local_time) for value in row) for row in rows.iter_rows())
     return QueryResult(columns, values, limit)
 
 
-def _column(item: _Item) -> ResultColumn:
-    shape = Shape(ARRAY, (Shape(_TEXT),)) if item.type == _TEXTS else Shape(item.type)
-    return ResultColumn(item.name, item.type, shape)
+def _column(name: str, type: str) -> ResultColumn:
+    shape = Shape(ARRAY, (Shape(_TEXT),)) if type == _TEXTS else Shape(type)
+    return ResultColumn(name, type, shape)
 
 
 def _value(value: object, local_time: bool) -> ResultValue:
@@ -413,7 +407,7 @@ def _translated(text: str, schema: str, views: Views) -> tuple[str, list[_Item],
     if groups is not None:
         groups = [_named(name, columns) for name in groups]
     _check_groups(items, groups, columns, is_distinct=query["distinct"] is not None)
-    selected = ", ".join(f"{item.sql} AS _{index}" for index, item in enumerate(items))
+    selected = ", ".join(f"{sql} AS _{index}" for index, (_, _, sql, _) in enumerate(items))
     parts = [f"SELECT {'DISTINCT ' if query['distinct'] else ''}{selected} FROM {view}"]
     if query["where"] is not None:
         _check_condition(query["where"], columns)
@@ -450,7 +444,7 @@ def _named(written: str | None, columns: Mapping[str, str]) -> str:
 
 def _items(written: str, columns: Mapping[str, str]) -> list[_Item]:
     if written == "*":
-        return [_Item(name, type, f"`{name}`", name) for name, type in columns.items()]
+        return [(name, type, f"`{name}`", name) for name, type in columns.items()]
     return [_item(part, columns) for part in _split(written)]
 
 
@@ -461,7 +455,7 @@ def _item(written: str, columns: Mapping[str, str]) -> _Item:
     name, type, sql = _aggregate(item, columns) if item["function"] else _plain(item, columns)
     alias = item["alias"] or item["bare"]
     shown = name if alias is None else _identifier(alias)
-    return _Item(shown, type, sql, None if item["function"] else name)
+    return shown, type, sql, None if item["function"] else name
 
 
 def _plain(item: re.Match[str], columns: Mapping[str, str]) -> tuple[str, str, str]:
@@ -496,13 +490,13 @@ def _check_groups(
     is_distinct: bool,
 ) -> None:
     """Refuse what Spark refuses, and what Polars cannot compare."""
-    plain = {item.source for item in items if item.source is not None}
-    has_aggregates = any(item.source is None for item in items)
+    plain = {source for *_, source in items if source is not None}
+    has_aggregates = any(source is None for *_, source in items)
     if groups is None:
         is_other = has_aggregates and bool(plain)
     else:
         is_other = not plain <= set(groups) or is_distinct
-    uses_arrays = is_distinct and any(item.type == _TEXTS for item in items)
+    uses_arrays = is_distinct and any(type == _TEXTS for _, type, *_ in items)
     if is_other or uses_arrays or any(columns[name] == _TEXTS for name in groups or ()):
         raise _OtherFormError
 
@@ -512,10 +506,10 @@ def _key(written: str, items: Sequence[_Item], columns: Mapping[str, str]) -> st
     key = _KEY.fullmatch(written)
     name = _identifier(key and key["name"])
     assert key is not None
-    matching = [index for index, item in enumerate(items) if item.name == name]
-    if len(matching) == 1 and items[matching[0]].type != _TEXTS:
+    matching = [index for index, (shown, *_) in enumerate(items) if shown == name]
+    if len(matching) == 1 and items[matching[0]][1] != _TEXTS:
         name = f"_{matching[0]}"
-    elif matching or columns.get(name, _TEXTS) == _TEXTS or any(not i.source for i in items):
+    elif matching or columns.get(name, _TEXTS) == _TEXTS or any(not source for *_, source in items):
         raise _OtherFormError
     nulls = key["nulls"] or ("last" if key["desc"] else "first")
     return f"`{name}` {key['desc'] or ''} NULLS {nulls}"

@@ -321,36 +321,6 @@ _ANALYZE = re.compile(
 _NAMES_ANYTHING = re.compile(r"\b(show|identifier|execute)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement and the JVM's plan of it."""
-
-    text: QueryText
-    plan: Any
-
-
-def parse(spark: SparkSession, text: QueryText) -> Statement:
-    """Parse one statement with Spark's own parser; a semicolon at its end is allowed.
-
-    Raises:
-        InvalidQuery: there is none, there are several, or Spark cannot parse it.
-    """
-    starts = _starts(text.text)
-    if not starts:
-        raise InvalidQuery("the query is empty", location=text.location(0))
-    try:
-        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text.text)
-    except Exception as error:
-        if len(starts) > 1 and not re.match(r"begin\b", text.text[starts[0] :], re.IGNORECASE):
-            raise InvalidQuery(
-                "another statement follows the first\n" + text.excerpt(starts[1]),
-                location=text.location(starts[1]),
-                hint="give one statement at a time",
-            ) from None
-        raise explain_failure(error, text) from None
-    return Statement(text, plan)
-
-
 # Of Spark's commands, those that only show something, or settings of this one session. Everything
 # else that Spark calls a command, or its parser has a plan of its own for, may write or define.
 _SHOWS = re.compile(
@@ -362,13 +332,29 @@ _NO_QUERIES = frozenset(
 )
 
 
-def require_query(spark: SparkSession, statement: Statement) -> None:
-    """Refuse a statement that writes or defines something, before Spark runs it.
+def parse(spark: SparkSession, text: QueryText) -> Any:
+    """Return the JVM's plan of one statement, which neither writes nor defines anything.
+
+    A semicolon at its end is allowed.
 
     Raises:
+        InvalidQuery: there is none, there are several, or Spark cannot parse it.
         UnsupportedStatement: it is no query, and none that shows something.
     """
-    plan = statement.plan
+    starts = _starts(text.text)
+    if not starts:
+        raise InvalidQuery("the query is empty", location=text.location(0))
+    try:
+        parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(text.text)
+    except Exception as error:
+        if len(starts) > 1 and not re.match(r"begin\b", text.text[starts[0] :], re.IGNORECASE):
+            raise InvalidQuery(
+                "another statement follows the first\n" + text.excerpt(starts[1]),
+                location=text.location(starts[1]),
+                hint="give one statement at a time",
+            ) from None
+        raise explain_failure(error, text) from None
+    plan = parsed
     while plan.nodeName() == "UnresolvedWith":
         plan = plan.child()
     # FROM t INSERT ... INSERT ... is a union of them.
@@ -381,8 +367,9 @@ def require_query(spark: SparkSession, statement: Statement) -> None:
             "this statement is no query: lancestat sql writes and defines nothing",
             hint="give it SELECT, WITH, VALUES, TABLE, SHOW, DESCRIBE, EXPLAIN or ANALYZE TABLE; "
             "run others in a Spark session, such as that of Project.spark",
-            location=statement.text.location(_starts(statement.text.text)[0]),
+            location=text.location(starts[0]),
         )
+    return parsed
 
 
 def _is_command(spark: SparkSession, plan: Any) -> bool:
