@@ -227,7 +227,6 @@ class JoinFigures:
 
     @property
     def quality(self) -> tuple[str, ...]:
-        """What a reader of the result should know of it."""
         parts = []
         if self.counts.unmatched_left_rows:
             parts.append(f"{count(self.counts.unmatched_left_rows, 'left row')} without neighbours")
@@ -240,7 +239,6 @@ class JoinFigures:
 
 
 def join_figures(result: NodeResult) -> JoinFigures:
-    """Return the figures of a join in a plan or a run."""
     return result.figures if isinstance(result.figures, JoinFigures) else JoinFigures()
 
 
@@ -285,7 +283,6 @@ class JoinAction(NodeAction):
 
     @property
     def figures(self) -> JoinFigures:
-        """The counts that a plan shows."""
         decision = self.decision
         seconds = None if decision.seconds is None else round(decision.seconds, 1)
         return JoinFigures(
@@ -317,7 +314,6 @@ class JoinAction(NodeAction):
 
     @property
     def choice(self) -> str:
-        """The strategy, and why it is chosen."""
         return f"{self.decision.strategy.value}: {self.decision.why}"
 
     @property

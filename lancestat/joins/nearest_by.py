@@ -117,7 +117,6 @@ def register(spark: SparkSession) -> None:
 
 
 def has_rule(spark: SparkSession) -> bool:
-    """Whether the session was started with the rule of the jar."""
     if is_connect(spark):
         return False
     named = (spark.conf.get("spark.sql.extensions", None) or "").split(",")
@@ -337,7 +336,6 @@ class _KeptResults:
         return name
 
     def remove(self, name: str) -> None:
-        """Remove a result, unless it is gone."""
         with self._lock:
             stack = self._stacks.pop(name, None)
         if stack is not None:

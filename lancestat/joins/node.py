@@ -160,7 +160,6 @@ def _is_new(join: KnnJoin) -> bool:
 
 
 def seen_result(spec: ProjectSpec, join: KnnJoin) -> OutputState | None:
-    """Return the result of a join that readers see now."""
     options, store = spec.options.of(join.output_uri), store_of(join.output_uri)
     format = OutputFormat(join.output_format)
     if store is not None and format is OutputFormat.LANCE:
@@ -169,7 +168,6 @@ def seen_result(spec: ProjectSpec, join: KnnJoin) -> OutputState | None:
 
 
 def record_of(observed: Observed, join: KnnJoin) -> JoinRecord | None:
-    """Return what the state remembers of a join."""
     record = observed.records[join.kind.value].get(join_identity(join.name))
     assert record is None or isinstance(record, JoinRecord)
     return record

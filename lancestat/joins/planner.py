@@ -77,7 +77,6 @@ _Narrowing = tuple[Scope, tuple[Reason, ...], Sequence[FragmentContent]]
 
 
 def request_of(join: KnnJoin) -> JoinRequest:
-    """Return the request that a declared join makes."""
     return JoinRequest(
         k=RANGE_NEIGHBOURS if join.k == ALL else int(join.k),
         max_pairs=join.max_pairs if join.k == ALL else None,

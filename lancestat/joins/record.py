@@ -82,7 +82,6 @@ class RankDistances:
 
     @property
     def rows(self) -> int:
-        """How many neighbours there are."""
         return self.below + sum(self.counts) + self.above
 
 
@@ -168,7 +167,6 @@ def join_records(state: StateReader) -> Mapping[str, JoinRecord]:
 
 
 def stored_record(record: JoinRecord) -> StoredRecord:
-    """Return the stored form of a record."""
     members = codec.flattened(codec.builtins(record), *JOIN_MEASURES)
     key = join_identity(record.node)
     return key, codec.encode(members, separators=(",", ":"))

@@ -40,7 +40,6 @@ class JoinChange:
         return lance_uris(head, self.new) if self.new is not None and self.runs_anew else ()
 
     def judge(self, evidence: Evidence) -> Findings:
-        """Return the cost, the risks and the consequences of a change."""
         cost: int | None = 0
         if self.new is not None and self.runs_anew:
             cost = join_cost(self.new, evidence)

@@ -64,7 +64,6 @@ def keeps_index(join: KnnJoin) -> bool:
 
 
 def side_index_key(spec: ProjectSpec, join: KnnJoin, uri: str) -> str:
-    """Return the key of the indexes of a join's right side, the dataset at a URI."""
     state, table = canonical_uri(spec.target.state), canonical_uri(uri)
     return index_key(state, table, join.right.vector, join.metric, join.right.where)
 
@@ -119,7 +118,6 @@ class JoinInput:
         return self.fragments is not None
 
     def to_record(self) -> InputRecord:
-        """Return the record of this side for the state."""
         ids = [fragment.id for fragment in self.fragments or ()]
         return InputRecord(self.digest or "", len(ids), max(ids, default=-1), self.rows)
 

@@ -36,15 +36,19 @@ def shop(spark: SparkSession, tmp_path: Path) -> Shop:
     return Shop(tmp_path)
 
 
+def check_recall(shop: Shop, done: NodeResult, least: float = 0.88) -> None:
+    """Check the result, and that the run has measured its recall."""
+    truth = shop.check()
+    assert truth >= least
+    assert done.figures is not None
+    assert done.figures.accuracy.recall == pytest.approx(truth, abs=0.02)
+
+
 def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
     assert isinstance(shop.action().stages[1], BuildIndex)
     first = shop.run()
     assert shop.stages["near"] == ["prepare", "build index", "probe", "commit"]
-    truth = shop.check()
-    assert truth >= 0.9
-    assert first.figures is not None and first.figures.accuracy.recall == pytest.approx(
-        truth, abs=0.02
-    )
+    check_recall(shop, first, 0.9)
     [layout] = shop.layouts
 
     shop.forget("near")
@@ -55,10 +59,7 @@ def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
         second = shop.run()
     assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
     assert shop.layouts == [layout]
-    truth = shop.check()
-    assert second.figures is not None and second.figures.accuracy.recall == pytest.approx(
-        truth, abs=0.02
-    )
+    check_recall(shop, second)
     assert second.figures.counts == first.figures.counts
     assert not list(layout.glob("readers/*"))
 
@@ -130,11 +131,7 @@ def test_appended_rows_are_put_into_the_lists(shop: Shop) -> None:
     )
     done = shop.run()
     assert shop.stages["near"] == ["prepare", "extend index", "probe", "commit"]
-    truth = shop.check()
-    assert truth >= 0.88
-    assert done.figures is not None and done.figures.accuracy.recall == pytest.approx(
-        truth, abs=0.02
-    )
+    check_recall(shop, done, 0.88)
     assert any(id >= 4000 for found in shop.result().values() for id, _ in found)
     assert shop.layouts == [layout]
     with untouched(shop):
@@ -158,11 +155,7 @@ def test_deleted_and_updated_rows_are_not_found(shop: Shop) -> None:
     assert isinstance(shop.action().stages[1], ReuseIndex)
     done = shop.run()
     assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
-    truth = shop.check()
-    assert truth >= 0.88
-    assert done.figures is not None and done.figures.accuracy.recall == pytest.approx(
-        truth, abs=0.02
-    )
+    check_recall(shop, done, 0.88)
     assert done.figures.counts.right_rows == 4000 - len(gone)
 
     moved = sorted(found - set(gone))[:50]

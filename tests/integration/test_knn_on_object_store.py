@@ -56,16 +56,20 @@ def root(object_store: ObjectStore) -> str:
 def project(object_store: ObjectStore, root: str, spark: SparkSession, tmp_path: Path) -> Project:
     for side, name, count in (("l", "v", 20), ("r", "w", 30)):
         write(object_store, f"{root}/{side}.lance", vectors(0, count, name=name), "create")
-    options = "".join(
-        f"      {key}: {value}\n" for key, value in object_store.storage_options.items()
-    )
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(
-        "name: shop\ndefault_target: dev\ntargets:\n  dev:\n"
-        f"    state: {root}/state\n    scratch: {root}/scratch\n    storage_options:\n{options}"
-    )
+    declare_target(tmp_path, object_store, root)
     (tmp_path / "specs" / "s.yml").write_text(SPECS.format(root=root))
     return Project.load(tmp_path)
+
+
+def declare_target(folder: Path, store: ObjectStore, root: str) -> None:
+    target = {
+        "state": f"{root}/state",
+        "scratch": f"{root}/scratch",
+        "storage_options": dict(store.storage_options),
+    }
+    project = {"name": "shop", "default_target": "dev", "targets": {"dev": target}}
+    (folder / "lancestat_project.yml").write_text(yaml.safe_dump(project))
+    (folder / "specs").mkdir()
 
 
 def write(store: ObjectStore, uri: str, rows: pa.Table, mode: str) -> None:
@@ -107,14 +111,7 @@ def test_layouts_are_kept_on_an_object_store(
 ) -> None:
     for side, count in (("l", 100), ("r", 2000)):
         write(object_store, f"{root}/{side}.lance", rows_of(clustered(count, count)), "create")
-    options = "".join(
-        f"      {key}: {value}\n" for key, value in object_store.storage_options.items()
-    )
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(
-        "name: shop\ndefault_target: dev\ntargets:\n  dev:\n"
-        f"    state: {root}/state\n    scratch: {root}/scratch\n    storage_options:\n{options}"
-    )
+    declare_target(tmp_path, object_store, root)
     join = {
         "name": "near",
         "left": {"lance": f"{root}/l.lance", "vector": "emb", "select": ["id"]},

@@ -28,6 +28,7 @@ from tests.integration.test_knn_keys import (
     assert_same,
     frame,
     joined,
+    keyed,
 )
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
@@ -221,7 +222,7 @@ def test_a_table_is_joined_within_a_distance_between_changes(world: SparkWorld) 
 KEYS = ["a", "b", "c", "d", None]
 
 
-def keyed(
+def with_equal_keys(
     lines: list[Line], left: Sequence[Key], right: Sequence[Key], *, outer: bool
 ) -> list[Line]:
     """Lines of `expected` whose rows have equal keys."""
@@ -264,7 +265,9 @@ def test_every_pair_of_rows_with_equal_keys_is_found(
     two = one if same else frame(spark, right, right_keys, "x int, y string")
     ours = joined(one, two, "all", max_distance=0.3, on=["x", "y"], **options)
     outer = "join" in options
-    wanted = keyed(expected(left, right, 0.3, own=own), left_keys, right_keys, outer=outer)
+    wanted = with_equal_keys(
+        expected(left, right, 0.3, own=own), left_keys, right_keys, outer=outer
+    )
     assert max(np.bincount([line[0] for line in wanted])) > (32 if own == "behind" else 64)
     assert_same(ours, wanted)
 
@@ -283,18 +286,17 @@ def test_rows_with_keys_that_match_nothing(spark: SparkSession) -> None:
 
 def test_a_table_is_joined_by_keys_within_a_distance_between_changes(world: SparkWorld) -> None:
     for name, column in (("l", "v"), ("r", "w")):
-        lance.write_dataset(
-            with_keys(0, 60, column), world.uri(name), mode="overwrite", max_rows_per_file=25
-        )
+        rows = keyed(0, 60, column)
+        lance.write_dataset(rows, world.uri(name), mode="overwrite", max_rows_per_file=25)
     world.declare(
         k="all", max_distance=1.0, metric="l2", join="left_outer", rank=True,
         on=(("shop", "store"),),
     )  # fmt: skip
     converge(world)
     assert_excluded(world)
-    lance.write_dataset(with_keys(100, 9, "v"), world.uri("l"), mode="append")
+    lance.write_dataset(keyed(100, 9, "v"), world.uri("l"), mode="append")
     converge(world)
-    lance.write_dataset(with_keys(100, 9, "w"), world.uri("r"), mode="append")
+    lance.write_dataset(keyed(100, 9, "w"), world.uri("r"), mode="append")
     converge(world)
     assert world.scopes == ["full", "new_left", "full"]
     side = KnnSide("v", ("id",), ("l",), table="l")
@@ -309,7 +311,7 @@ def test_a_table_is_joined_by_keys_within_a_distance_between_changes(world: Spar
 def test_rows_that_cannot_match_are_counted_without_left_rows(
     world: SparkWorld, pairs: str, on: tuple[tuple[str, str], ...]
 ) -> None:
-    lance.write_dataset(with_keys(0, 60, "v"), world.uri("l"), mode="overwrite")
+    lance.write_dataset(keyed(0, 60, "v"), world.uri("l"), mode="overwrite")
     side = KnnSide("v", ("id",), ("l",), table="l")
     world.declare(
         k="all", max_distance=1.0, metric="l2", pairs=pairs, on=on,
@@ -323,12 +325,6 @@ def test_rows_that_cannot_match_are_counted_without_left_rows(
     assert cannot and join_records(world.state)["near"].counts.excluded_right_rows == len(cannot)
 
 
-def with_keys(start: int, count: int, name: str) -> pa.Table:
-    rows = vectors(start, count, name=name)
-    shops = [None if n % 10 == 9 else n % 4 for n in range(start, start + count)]
-    return rows.append_column("shop" if name == "v" else "store", pa.array(shops, pa.int32()))
-
-
 WITHIN = "every pair is to be compared, and the result has all within 1"
 WITHIN_KEYS = (
     "only rows with equal keys are compared, which the run counts, and the result has all within 1"
@@ -340,7 +336,7 @@ def test_more_pairs_than_are_allowed_are_an_error_before_any_is_written(
     world: SparkWorld, on: tuple[tuple[str, str], ...]
 ) -> None:
     for name, column in (("l", "v"), ("r", "w")):
-        lance.write_dataset(with_keys(0, 60, column), world.uri(name), mode="overwrite")
+        lance.write_dataset(keyed(0, 60, column), world.uri(name), mode="overwrite")
     world.declare(k="all", max_distance=1.0, metric="l2", on=on)
     converge(world)
     before, version = world.rows(), lance.dataset(world.uri("near")).version

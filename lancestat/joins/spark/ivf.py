@@ -85,7 +85,6 @@ class RowPlaces:
 
     @classmethod
     def of(cls, side: VectorSide, content: RightContent) -> RowPlaces:
-        """Look up which rows are deleted."""
         dataset = pinned_dataset(side.pin, side.storage_options)
         deleted = {}
         with pinned_reads(side.pin, side.storage_options):
@@ -104,7 +103,6 @@ class RowPlaces:
         return places | (keys & OFFSET_MASK)
 
     def keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the keys of rows at ascending positions."""
         numbers = self._numbers
         keys = np.empty(len(positions), np.int64)
         for part, here in self._parts(positions):
@@ -185,7 +183,6 @@ class IvfIndex:
     measure: Callable[[int | None], IvfIndex] | None = None
 
     def visits(self, queries: NDArray[np.float32], nprobes: int, k: int) -> NDArray[np.int32]:
-        """Return the lists that queries visit."""
         # Of lists that are equally near, the first of all are not always those that are visited.
         return self.centroids.visited_lists(queries, nprobes, k, self.rows)
 
@@ -461,7 +458,6 @@ class IndexKeeper:
             return found
 
     def _hold(self, holding: ExitStack) -> None:
-        """Hold another index in place of the one that was found before."""
         self._holding.close()
         self._holding = holding
         self.stack.callback(holding.close)
@@ -651,7 +647,6 @@ class IndexKeeper:
 def _quality(
     written: Sequence[WrittenBins], lists: IvfLists, before: Quality | None = None
 ) -> Quality:
-    """Return the quality of all lists once more rows were written to them."""
     rows, error = (0, 0.0) if before is None else (before.rows, before.error)
     rows += sum(int(part.offsets[:, -1].sum()) for part in written)
     return Quality(rows, error + sum(part.error for part in written), imbalance(lists.list_rows))

@@ -387,7 +387,6 @@ class WrittenChunk:
 def written_chunk(
     materialize: Materializer, number: int, rows: Rows, result: CellResult
 ) -> WrittenChunk:
-    """Write a chunk of the result from the neighbours of its rows."""
     order = np.argsort(result.positions)
     is_valid = np.zeros(len(rows), np.bool_)
     is_valid[result.positions - rows.start] = True

@@ -101,7 +101,6 @@ class Materializer:
         widths: NDArray[np.int64],
         which: NDArray[np.bool_],
     ) -> Neighbours:
-        """Return the neighbours of some left rows in the previous result, as rows of it."""
         lines = self.lines(widths)
         start = previous.starts[chunk.number]
         first = start + np.cumsum(lines) - lines
@@ -177,7 +176,6 @@ class Materializer:
         return [column.take(index) for column in fetched.columns]
 
     def _fetch(self, positions: NDArray[np.int64]) -> pa.Table:
-        """Fetch the right columns at ascending positions, under their names in the result."""
         names, side, parts = list(self.names.right), self.right, []
         schema = pa.schema([self.schema.field(name) for name in names])
         split = 0

@@ -216,7 +216,6 @@ class NearestByJoin:
 
 
 def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """Yield rows that are sorted by `chunk`, chunk by chunk."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         numbers = batch.column("chunk").to_numpy()
@@ -322,7 +321,6 @@ class PreparedJoin:
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once."""
         return self.jobs.cores
 
     @property
@@ -406,7 +404,6 @@ class PreparedJoin:
 
     @property
     def outcome(self) -> JoinOutcome:
-        """What the join did, once its result is committed."""
         assert self._probed is not None and self._output is not None, "the result is committed"
         distances = join_distances(
             (chunk.distances for chunk in self._chunks),

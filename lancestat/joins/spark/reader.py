@@ -147,7 +147,6 @@ def _is_alike(file: pq.FileMetaData, columns: Sequence[str], schema: pa.Schema) 
 
 
 def _column_bytes(file: pq.FileMetaData, columns: Sequence[str]) -> list[int]:
-    """Return compressed sizes of columns; a list's path also names its elements."""
     sizes: Counter[str] = Counter()
     for number in range(file.num_row_groups):
         group = file.row_group(number)
@@ -203,7 +202,6 @@ def _arrow_type(type: DataType) -> pa.DataType | None:
 
 
 def _decoded_type(type: pa.DataType) -> pa.DataType:
-    """Return a type without dictionaries, views and large offsets."""
     is_ = pa.types
     if is_.is_dictionary(type):
         return _decoded_type(type.value_type)
@@ -310,7 +308,6 @@ class ParquetSide:
                     break
 
     def take(self, positions: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """Return columns of the rows at ascending positions."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         batches = []
         for group, start in self._groups:

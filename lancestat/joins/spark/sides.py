@@ -123,7 +123,6 @@ def source_rows(
 def unreadable(
     error: Exception, source: SideSource, storage_options: Mapping[str, str], name: str
 ) -> LancestatError:
-    """The error for a side of which Spark can make no rows."""
     secrets = secret_values(storage_options) | secret_values(source.options)
     context = QueryContext({view.name: None for view in source.views}, secrets)
     failure = explain_failure(
@@ -347,7 +346,6 @@ class SideWriter:
     refused: str | None = None
 
     def write(self, partition: int, batches: Iterable[pa.RecordBatch]) -> SideWriter:
-        """Write the rows of a partition; return the writer that has done so."""
         mine = replace(self)
         try:
             nonempty = (batch for batch in mine._batches(partition, batches) if batch.num_rows)
@@ -456,7 +454,6 @@ def _none(rows: int, dimension: int) -> Vectors:
 
 
 def _dimension(written: Sequence[SideWriter]) -> int | None:
-    """Return the one length of all vectors."""
     known = [(number, part) for number, part in enumerate(written) if part.dimension is not None]
     for number, part in known:
         first = known[0][1].dimension

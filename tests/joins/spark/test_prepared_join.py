@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lancestat.errors import JobFailed, OutputNotWritten, StaleBase
+from lancestat.errors import JobFailed, OutputNotWritten
 from lancestat.joins.action import CommitResult, Probe
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import Written
-from lancestat.joins.record import Accuracy, JoinCounts
+from lancestat.joins.record import Accuracy
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.neighbours import Neighbours
 from lancestat.joins.search.work import (
-    Increment,
     JoinOutcome,
     JoinRequest,
     JoinWork,
@@ -33,7 +32,6 @@ from lancestat.joins.search.work import (
 from lancestat.joins.spark import prepared_join
 from lancestat.joins.spark.job import WrittenChunk
 from lancestat.joins.spark.prepared_join import PreparedJoin
-from tests.joins.search.counted_distances import assert_counted
 
 WRITER = SimpleNamespace(storage_options={"secret": "hidden"})
 OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)
@@ -102,18 +100,6 @@ def run(join: PreparedJoin, commit: CommitResult = COMMIT) -> JoinOutcome:
     return join.outcome
 
 
-def test_the_outcome_sums_what_tasks_counted(discarded: list[object]) -> None:
-    with prepared() as join:
-        outcome = run(join)
-    assert outcome.counts == JoinCounts(10, 25, 1, 8)
-    assert (outcome.strategy, outcome.pairs, outcome.output) == ("exact", 150, OUTPUT)
-    assert (outcome.accuracy, outcome.unproven) == (Accuracy(0.9, 4), {"left": ("names 'now'",)})
-    assert outcome.distances is not None
-    assert outcome.distances.left_rows == 10
-    assert_counted(outcome.distances, enumerate([0.5, 2.5, 0.5]))
-    assert not discarded
-
-
 def test_a_search_that_fails_is_rolled_back_without_secrets(discarded: list[object]) -> None:
     def fail(_: object) -> list[WrittenChunk]:
         raise OSError("hidden is away")
@@ -137,35 +123,3 @@ def test_a_commit_that_fails_discards_what_was_written(
     with pytest.raises(OutputNotWritten), prepared() as join:
         run(join)
     assert discarded == [[chunk.written for chunk in CHUNKS]]
-
-
-def test_new_left_rows_are_appended_and_counted_with_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    appended: list[object] = []
-
-    def append(*arguments: object) -> OutputState:
-        appended.append(arguments[2:])
-        return OUTPUT
-
-    monkeypatch.setattr(output, "append", append)
-    known = JoinCounts(100, 25, 7, 8)
-    previous = replace(OUTPUT, version=1)
-    increment = Increment(Scope.NEW_LEFT, frozenset(), previous, known)
-    with prepared(increment=increment) as join:
-        outcome = run(join, replace(COMMIT, appends=True))
-    assert appended == [(previous, [chunk.written for chunk in CHUNKS])]
-    assert outcome.counts == JoinCounts(110, 25, 8, 8)
-
-
-def test_a_last_result_of_other_rows_is_stale(
-    discarded: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prepared_join, "count_valid", lambda *_: [5, 4])
-    increment = Increment(Scope.NEW_RIGHT, frozenset(), OUTPUT, JoinCounts(10, 2, 1, 0))
-    with (
-        pytest.raises(StaleBase, match=r"near\.lance has 30 rows, but 18 follow from its sides"),
-        prepared(increment=increment) as join,
-    ):
-        run(join)
-    assert discarded == [[]]
