@@ -339,19 +339,17 @@ class ProcessScanner:
 
     def _read(self, task: ScanTask, item: WorkItem, done: list[RangePartials]) -> None:
         """Add the partials of an item's ranges to those that are done."""
-        for _ in range(LOCAL_ATTEMPTS - 1):
+        for more_attempts in reversed(range(LOCAL_ATTEMPTS)):
             try:
-                return self._attempt(task, item, done)
+                for part in item[len(done) :]:
+                    self._refuse_when_cancelled(task.pin.uri)
+                    done.append(task.read(part))
+                return
             except Cancelled:
                 raise
             except LancestatError:
-                continue
-        return self._attempt(task, item, done)
-
-    def _attempt(self, task: ScanTask, item: WorkItem, done: list[RangePartials]) -> None:
-        for part in item[len(done) :]:
-            self._refuse_when_cancelled(task.pin.uri)
-            done.append(task.read(part))
+                if not more_attempts:
+                    raise
 
     def cancel(self) -> None:
         """End every scan after the ranges that are being read, and refuse further ones."""

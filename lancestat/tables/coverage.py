@@ -88,6 +88,26 @@ class Coverage:
     carries: tuple[Carry, ...]
     missing: tuple[tuple[ColumnGroup, frozenset[str]], ...]
 
+    def stored_keys(self) -> dict[Fingerprints, frozenset[str]]:
+        """Return the rows to fetch from the state: the fields by fingerprints."""
+        keys: dict[Fingerprints, frozenset[str]] = {}
+        for item in self.reuse:
+            keys[item.fingerprints] = _either(item.fields, keys.get(item.fingerprints, NO_FIELDS))
+        for carry in self.carries:
+            for source in carry.sources:
+                keys[source] = _either(carry.fields, keys.get(source, NO_FIELDS))
+        return keys
+
+    def joint_keys(self) -> dict[tuple[Fingerprint, str], Fingerprints]:
+        """Return keys of sums over several fragments without known parts, by member and field."""
+        joint: dict[tuple[Fingerprint, str], Fingerprints] = {}
+        sums = [(item.fingerprints, item.fields) for item in self.reuse]
+        sums += [(tuple(sorted(carry.new)), carry.fields) for carry in self.carries]
+        for members, fields in sums:
+            if len(members) > 1:
+                joint.update(((member, key), members) for member in members for key in fields)
+        return joint
+
 
 def cover(
     groups: Sequence[ColumnGroup], index: PartialIndex, rewrites: Sequence[Rewritten]
@@ -240,18 +260,6 @@ class _Known:
         return None
 
 
-def stored_keys(coverage: Coverage) -> dict[Fingerprints, frozenset[str]]:
-    """Return the rows to fetch from the state for a coverage: the fields by fingerprints."""
-    keys: dict[Fingerprints, frozenset[str]] = {}
-    for item in coverage.reuse:
-        known = keys.get(item.fingerprints, NO_FIELDS)
-        keys[item.fingerprints] = _either(item.fields, known)
-    for carry in coverage.carries:
-        for source in carry.sources:
-            keys[source] = _either(carry.fields, keys.get(source, NO_FIELDS))
-    return keys
-
-
 @dataclass(slots=True)
 class RunningMerge:
     """A merge of parts of which `left` are still to come."""
@@ -275,6 +283,11 @@ class _Offer:
 
     groups: tuple[int, ...]
     covered: Counter[Fingerprint]
+
+    def times(self, item: Reuse) -> int | None:
+        """Return how often an item's content is offered, None where it is partly, or too often."""
+        times = {self.covered[fingerprint] for fingerprint in item.fingerprints}
+        return times.pop() if len(times) == 1 and max(times) <= item.times else None
 
 
 _Offers = dict[str, _Offer]
@@ -361,7 +374,7 @@ def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
             seen[fingerprint] = item.fields if before is None else before | item.fields
         for offer, keys in splits(item.fields):
             if offer is not None:
-                times = _times(item, offer)
+                times = offer.times(item)
                 if times is None:
                     return None
                 counts[id(offer), keys] += times * len(item.fingerprints)
@@ -371,19 +384,13 @@ def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
     return asked
 
 
-def _times(item: Reuse, offer: _Offer) -> int | None:
-    """Return how often an item's content is offered, None where it is partly, or too often."""
-    times = {offer.covered[fingerprint] for fingerprint in item.fingerprints}
-    return times.pop() if len(times) == 1 and max(times) <= item.times else None
-
-
 def _left(reuse: Sequence[Reuse], offers: _Offers) -> tuple[Reuse, ...]:
     """Return what is still to be read one by one."""
     splits = _splits(offers)
     left = []
     for item in reuse:
         for offer, keys in splits(item.fields):
-            times = item.times - (_times(item, offer) or 0 if offer else 0)
+            times = item.times - (offer.times(item) or 0 if offer else 0)
             if times:
                 left.append(Reuse(item.fingerprints, keys, times))
     return tuple(left)
@@ -457,7 +464,7 @@ class _Draft:
         self._fingerprints: dict[str, Mapping[int, Fingerprint]] = {}
         for fields, fingerprints in contents(table.groups).items():
             self._fingerprints.update(dict.fromkeys(fields, fingerprints))
-        self._joint = _joint_keys(coverage)
+        self._joint = coverage.joint_keys()
         fragments = {group.fragment_id for group in table.groups}
         self.groups = group_fragments(fragments, self._joint_fragments(), MOST_GROUPS)
         self.blocks = count_blocks(self.groups)
@@ -617,14 +624,3 @@ def _digests(
             )
         digests[key] = shared[id(by_fragment)]
     return digests
-
-
-def _joint_keys(coverage: Coverage) -> dict[tuple[Fingerprint, str], Fingerprints]:
-    """Return keys of sums over several fragments without known parts, by member and field."""
-    joint: dict[tuple[Fingerprint, str], Fingerprints] = {}
-    sums = [(item.fingerprints, item.fields) for item in coverage.reuse]
-    sums += [(tuple(sorted(carry.new)), carry.fields) for carry in coverage.carries]
-    for fingerprints, fields in sums:
-        if len(fingerprints) > 1:
-            joint.update(((member, key), fingerprints) for member in fingerprints for key in fields)
-    return joint

@@ -122,16 +122,12 @@ def _left_out(other: ColumnRule, pattern: ColumnPattern, rule: ColumnRule) -> se
     )
     if not included:
         return None
-    excluded = {candidate.text for candidate in other.exclude} - {
-        candidate.text for candidate in rule.exclude
-    }
+    ours = {candidate.text for candidate in rule.exclude}
+    excluded = {candidate.text for candidate in other.exclude} - ours
     if pattern.is_glob:
         return excluded
-    return (
-        {text}
-        if any(candidate == text or fnmatchcase(text, candidate) for candidate in excluded)
-        else set()
-    )
+    is_left_out = any(one == text or fnmatchcase(text, one) for one in excluded)
+    return {text} if is_left_out else set()
 
 
 _INFINITE = float("inf")
@@ -164,9 +160,9 @@ def _allowed_lag(policy: Policy) -> tuple[float, ...]:
 
 
 def _bound(bound: float | timedelta | None) -> float:
-    if bound is None:
-        return _INFINITE
-    return bound.total_seconds() if isinstance(bound, timedelta) else float(bound)
+    if isinstance(bound, timedelta):
+        return bound.total_seconds()
+    return _INFINITE if bound is None else float(bound)
 
 
 # Only such changes need the columns of the dataset, and the cost of reading them.
@@ -230,8 +226,9 @@ class TableChange:
         comparison = compare_columns(self.old, self.new, snapshot, evidence.mask)
         if self.hides_columns and not comparison.change.are_names:
             comparison = replace(comparison, change=ColumnsChange((), (), False))
-        cost = _cost(self, comparison, evidence)
-        columns = comparison.change
+        cost, columns = _cost(self, comparison, evidence), comparison.change
+        unopened = evidence.unopened_reason(self.uris[0])
+        unopened_notes = () if unopened is None else (f"the dataset {unopened}",)
         return Findings(
             columns=columns if columns.gained or columns.lost else None,
             cost_bytes=cost,
@@ -239,7 +236,7 @@ class TableChange:
                 *_ordered((*_coverage(self, comparison), *risks)),
                 *_cost_note(self, cost, comparison),
             ),
-            notes=(*comparison.notes, *_unopened(self, evidence), *notes),
+            notes=(*comparison.notes, *unopened_notes, *notes),
         )
 
 
@@ -248,13 +245,9 @@ def _cost(change: TableChange, comparison: ColumnComparison, evidence: Evidence)
         return 0
     before = None if change.is_moved else change.old
     cost = table_cost(before, change.new, evidence)
-    needs_none = before is not None and not (comparison.may_gain or _gains_histograms(change))
+    gains_histograms = change.new.histogram and "histogram" in {c.name for c in change.changed}
+    needs_none = before is not None and not (comparison.may_gain or gains_histograms)
     return 0 if cost is None and needs_none else cost
-
-
-def _gains_histograms(change: TableChange) -> bool:
-    names = {changed.name for changed in change.changed}
-    return "histogram" in names and change.new is not None and change.new.histogram
 
 
 def _staleness(change: TableChange) -> Iterator[RiskNote]:
@@ -314,12 +307,6 @@ def _cost_note(
     what = f" for {count(len(gained), 'column')}" if gained and not change.is_moved else ""
     much = "an unknown amount more" if cost is None else f"about {size(cost)}"
     yield RiskNote(Risk.COST_INCREASED, f"the first run reads {much}{what}")
-
-
-def _unopened(change: TableChange, evidence: Evidence) -> Iterator[str]:
-    why = evidence.unopened_reason(change.uris[0])
-    if why is not None:
-        yield f"the dataset {why}"
 
 
 def _consequences(change: TableChange) -> Iterator[str]:

@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from typing_extensions import assert_never
@@ -19,7 +19,6 @@ from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, planned
 from lancestat.spark.failure import SessionLostError
-from lancestat.state.store import LanceState
 from lancestat.state.values import StoredPartials, weight
 from lancestat.tables.action import (
     MergePartials,
@@ -27,11 +26,10 @@ from lancestat.tables.action import (
     ReadFragments,
     RestampStatistics,
     ReusePartials,
-    Scan,
     TableAction,
     TableVersion,
 )
-from lancestat.tables.analyze import ProcessScanner, SparkScanner
+from lancestat.tables.analyze import ProcessScanner, ScanPartials, SparkScanner
 from lancestat.tables.carriers import CARRIERS
 from lancestat.tables.coverage import (
     Carry,
@@ -39,7 +37,6 @@ from lancestat.tables.coverage import (
     RunningMerge,
     reuse_groups,
     store_summary,
-    stored_keys,
 )
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
@@ -60,144 +57,81 @@ class PartialsGoneError(Exception):
 
 _Merges = dict[str, RunningMerge]
 
-
-class Assembly:
-    """Merges what covers a table, each (fragment, column) once, holding one partial per column.
-
-    Announce what is to come (`expect_stored`, `expect_scans`), feed it every stored and every
-    scanned partial, in any order, then `finish`.
-    """
-
-    def __init__(self) -> None:
-        self._total: _Merges = defaultdict(RunningMerge)
-        self._carried: list[tuple[Carry, _Merges]] = []
-        # The fields that a fetched row gives to merges, and how many times.
-        self._takers: dict[Fingerprints, list[tuple[frozenset[str], int, _Merges]]] = defaultdict(
-            list
-        )
-
-    def _expect(self, merges: _Merges, fields: Iterable[str], times: int = 1) -> None:
-        for key in fields:
-            merges[key].left += times
-
-    def expect_stored(self, coverage: Coverage, known: Mapping[str, ColumnPartial]) -> None:
-        """Expect the stored partials of a coverage; `known` is merged of those it leaves out."""
-        for key, partial in known.items():
-            self._total[key].add(partial)
-        for item in coverage.reuse:
-            self._takers[item.fingerprints].append((item.fields, item.times, self._total))
-            self._expect(self._total, item.fields, item.times)
-        for carry in coverage.carries:
-            merges: _Merges = defaultdict(RunningMerge)
-            self._carried.append((carry, merges))
-            self._expect(self._total, carry.fields)
-            self._expect(merges, carry.fields, len(carry.sources))
-            for source in carry.sources:
-                self._takers[source].append((carry.fields, 1, merges))
-
-    def expect_scans(self, scans: Iterable[Scan]) -> None:
-        for scan in scans:
-            self._expect(self._total, scan.fields)
-
-    def add_scanned(self, partials: Mapping[str, ColumnPartial]) -> None:
-        """Take in the partials of one scan."""
-        for key, partial in partials.items():
-            self._total[key].add(partial, 1)
-
-    def add_stored(self, stored: StoredPartials[ColumnPartial]) -> None:
-        """Take in a stored row that the coverage reuses or carries over."""
-        for fields, times, merges in self._takers.get(stored.fingerprints, ()):
-            for key in fields & stored.partials.keys():
-                merges[key].add(stored.partials[key], times)
-
-    def finish(self) -> tuple[dict[str, ColumnPartial], list[StoredPartials[ColumnPartial]]]:
-        """Return the merged partial per field key, and the carried ones to remember.
-
-        Raises:
-            PartialsGoneError: not everything that was expected was fed.
-        """
-        to_store = []
-        for carry, merges in self._carried:
-            partials = _merged(merges)
-            self.add_scanned(partials)
-            to_store.append(StoredPartials(tuple(sorted(carry.new)), partials))
-        return _merged(self._total), to_store
-
-
-def _merged(merges: _Merges) -> dict[str, ColumnPartial]:
-    if any(merge.left for merge in merges.values()):
-        raise PartialsGoneError
-    return {key: merge.partial for key, merge in merges.items() if merge.partial is not None}
-
-
 _log = logging.getLogger("lancestat.run")
 
 PARTIALS_PER_COMMIT = 8_192
 # Up to so many partials of a table, 2 MB, are kept for its summary rather than read again.
 _PARTIALS_KEPT = 512
 
-
-@dataclass(frozen=True, slots=True)
-class ScanTotals:
-    """The fragments and rows that were read for a table, over all attempts."""
-
-    fragments: int = 0
-    rows: int = 0
-
-    def plus(self, scans: Iterable[Scan]) -> ScanTotals:
-        rows = {scan.fragment_id: scan.rows for scan in scans}
-        return ScanTotals(self.fragments + len(rows), self.rows + sum(rows.values()))
-
-
-ScannedPartials = Iterable[tuple[Scan, Mapping[str, ColumnPartial]]]
 # Reads the scans of a stage of a table, and yields each with its partials by field key.
-ScanTable = Callable[[str, TableVersion, ReadFragments], ScannedPartials]
+ScanTable = Callable[[str, TableVersion, ReadFragments], Iterable[ScanPartials]]
 
 
-@dataclass
 class TableWorkspace:
     """The intermediate results that the stages of one table share.
 
-    `scan` reads fragments. `is_new` says that the state had nothing of use for the table.
-    `on_stored` receives how many more fragments have been read and are in the state. `record` is
-    what the state is to remember, of the version that the statistics stand for once published.
+    It merges what covers the table, each (fragment, column) once, holding one partial per column.
+    `record` is what the state is to remember, of the version that the statistics stand for once
+    published.
     """
 
-    node: str
-    table: TableVersion
-    state: LanceState
-    scan: ScanTable
-    storage_options: Mapping[str, str]
-    run_id: str
-    clock: Callable[[], datetime]
-    is_new: bool = False
-    on_stored: Callable[[int], None] = lambda fragments: None
-    assembly: Assembly = field(default_factory=Assembly)
-    coverage: Coverage = field(default_factory=lambda: Coverage((), (), ()))
-    scanned: dict[Fingerprint, Mapping[str, ColumnPartial]] = field(default_factory=dict)
-    record: TableRecord | None = None
+    def __init__(self, context: RunContext, action: TableAction, scan: ScanTable) -> None:
+        self.node, self.table = action.node, action.table
+        self.record: TableRecord | None = None
+        self._context, self._state, self._scan = context, context.state, scan
+        # Whether the state had nothing of use for the table.
+        self._is_new = action.verb == "analyze"
+        self._coverage = Coverage((), (), ())
+        self._scanned: dict[Fingerprint, Mapping[str, ColumnPartial]] = {}
+        self._total: _Merges = defaultdict(RunningMerge)
+        self._carried: list[tuple[Carry, _Merges]] = []
 
     def reuse(self, coverage: Coverage) -> None:
         """Merge stored partials, groups of fragments first."""
-        self.coverage = coverage
-        known, rest = reuse_groups(self.state, self.table, coverage)
-        self.assembly.expect_stored(rest, known)
-        keys = stored_keys(rest)
-        if keys:
-            for stored in read_partials(self.state, self.table.identity, keys):
-                self.assembly.add_stored(stored)
+        self._coverage = coverage
+        known, rest = reuse_groups(self._state, self.table, coverage)
+        for key, partial in known.items():
+            self._total[key].add(partial)
+        takers = self._takers(rest)
+        keys = rest.stored_keys()
+        for stored in read_partials(self._state, self.table.identity, keys) if keys else ():
+            for fields, times, merges in takers.get(stored.fingerprints, ()):
+                for key in fields & stored.partials.keys():
+                    merges[key].add(stored.partials[key], times)
+
+    def _takers(
+        self, coverage: Coverage
+    ) -> Mapping[Fingerprints, list[tuple[frozenset[str], int, _Merges]]]:
+        """Expect stored rows, and return the fields that each gives to merges how many times."""
+        takers: dict[Fingerprints, list[tuple[frozenset[str], int, _Merges]]] = defaultdict(list)
+        for item in coverage.reuse:
+            takers[item.fingerprints].append((item.fields, item.times, self._total))
+            _expect(self._total, item.fields, item.times)
+        for carry in coverage.carries:
+            merges: _Merges = defaultdict(RunningMerge)
+            self._carried.append((carry, merges))
+            _expect(self._total, carry.fields)
+            _expect(merges, carry.fields, len(carry.sources))
+            for source in carry.sources:
+                takers[source].append((carry.fields, 1, merges))
+        return takers
+
+    def _add(self, partials: Mapping[str, ColumnPartial]) -> None:
+        for key, partial in partials.items():
+            self._total[key].add(partial, 1)
 
     def read(self, stage: ReadFragments) -> None:
         """Read fragments, storing their partials on the way, so that a killed run keeps most."""
-        self.assembly.expect_scans(stage.scans)
+        for scan in stage.scans:
+            _expect(self._total, scan.fields)
         are_few = sum(weight(scan.fields) for scan in stage.scans) <= _PARTIALS_KEPT
-        for batch in _batches(self.scan(self.node, self.table, stage)):
+        for batch in _batches(self._scan(self.node, self.table, stage)):
             for scanned in batch:
-                self.assembly.add_scanned(scanned.partials)
-            add_partials(self.state, self.table.identity, batch)
-            self.on_stored(len(batch))
+                self._add(scanned.partials)
+            add_partials(self._state, self.table.identity, batch)
+            self._context.stored.update({self.node: len(batch)})
             if are_few:
-                self.scanned.update({one.fingerprints[0]: one.partials for one in batch})
+                self._scanned.update({one.fingerprints[0]: one.partials for one in batch})
 
     def merge(self, version: int) -> None:
         """Make statistics of all partials, for the version that is to hold them.
@@ -212,7 +146,7 @@ class TableWorkspace:
             assert type is not None, f"{column.name} was planned, so it can be analyzed"
             merged = partials.get(self.table.stored_key(column), EMPTY_PARTIAL)
             columns[column.name] = (type, column_statistics_of(merged, type))
-        now = self.clock()
+        now = self._context.clock()
         values = encode_statistics(
             columns,
             rows=self.table.rows,
@@ -230,7 +164,7 @@ class TableWorkspace:
             PartialsGoneError: the state lost some of the partials meanwhile.
         """
         self._finished()
-        now = self.clock()
+        now = self._context.clock()
         values = restamp(
             dict(stage.values),
             computed_at_version=stage.version,
@@ -267,10 +201,16 @@ class TableWorkspace:
         )
 
     def _finished(self) -> dict[str, ColumnPartial]:
-        partials, carried = self.assembly.finish()
+        """Return the merged partial per field key, and store the carried ones."""
+        carried = []
+        for carry, merges in self._carried:
+            partials = _merged(merges)
+            self._add(partials)
+            carried.append(StoredPartials(tuple(sorted(carry.new)), partials))
+        merged = _merged(self._total)
         if carried:
-            add_partials(self.state, self.table.identity, carried)
-        return partials
+            add_partials(self._state, self.table.identity, carried)
+        return merged
 
     def publish(self, stage: PublishStatistics, *, even_late: bool) -> bool:
         """Publish the statistics, and return whether they stand; if not the table has moved on.
@@ -285,8 +225,8 @@ class TableWorkspace:
         landed = carrier.publish(
             self.table,
             self.record.values,
-            run=self.run_id,
-            options=self.storage_options,
+            run=self._context.run_id,
+            options=self._context.options.of(self.table.uri),
             even_late=even_late,
         )
         if landed is None:
@@ -299,12 +239,12 @@ class TableWorkspace:
         )
         try:
             store_summary(
-                self.state,
+                self._state,
                 self.table,
-                self.coverage,
+                self._coverage,
                 landed,
-                scanned=self.scanned,
-                is_new=self.is_new,
+                scanned=self._scanned,
+                is_new=self._is_new,
             )
         except StateError as error:
             # The statistics are published: without a summary fewer fragments are ruled out.
@@ -312,9 +252,18 @@ class TableWorkspace:
         return True
 
 
-def _batches(
-    results: Iterable[tuple[Scan, Mapping[str, ColumnPartial]]],
-) -> Iterator[list[StoredPartials[ColumnPartial]]]:
+def _expect(merges: _Merges, fields: Iterable[str], times: int = 1) -> None:
+    for key in fields:
+        merges[key].left += times
+
+
+def _merged(merges: _Merges) -> dict[str, ColumnPartial]:
+    if any(merge.left for merge in merges.values()):
+        raise PartialsGoneError
+    return {key: merge.partial for key, merge in merges.items() if merge.partial is not None}
+
+
+def _batches(results: Iterable[ScanPartials]) -> Iterator[list[StoredPartials[ColumnPartial]]]:
     """Group what was scanned, so that the state gets few commits and a killed run keeps most."""
     batch: list[StoredPartials[ColumnPartial]] = []
     count = 0
@@ -351,7 +300,7 @@ def table_runner(context: RunContext) -> Iterator[TableRunner]:
     spark = SparkScanner(context.spark, options, advanced)
     with ProcessScanner(context.spec.target, advanced, options) as process:
 
-        def scan(node: str, table: TableVersion, stage: ReadFragments) -> ScannedPartials:
+        def scan(node: str, table: TableVersion, stage: ReadFragments) -> Iterable[ScanPartials]:
             scanner = process if stage.runs_on is RunsOn.PROCESS else spark
             return scanner.scan(node, table, stage.scans)
 
@@ -368,13 +317,17 @@ class TableRunner:
 
     def run(self, action: TableAction) -> NodeEnded:
         """Carry out an action until its statistics are published for the version they describe."""
-        result, scanned = planned(action), ScanTotals()
+        result, fragments, rows = planned(action), 0, 0
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            scanned = scanned.plus(action.scans)
+            rows_by_fragment = {scan.fragment_id: scan.rows for scan in action.scans}
+            fragments += len(rows_by_fragment)
+            rows += sum(rows_by_fragment.values())
+            # What was read counts over all attempts.
+            result = replace(result, fragments_scanned=fragments, rows_scanned=rows)
             try:
                 done = self._table_stages(action, even_late=attempt == MAX_ATTEMPTS)
                 if done is not None:
-                    return _table_ended(result, action, scanned, done)
+                    return _table_ended(result, action, done)
                 again = self._planned_again(action)
             except PartialsGoneError:
                 again = self._planned_again(action, uses_stored=False)
@@ -390,7 +343,7 @@ class TableRunner:
                 case TableAction():
                     action = again
                 case Skip(figures=Figures() as figures):
-                    return NodeEnded(_table_result(result, figures, scanned))
+                    return NodeEnded(_table_result(result, figures))
                 case Blocked():
                     raise again.error
                 case _:
@@ -402,17 +355,7 @@ class TableRunner:
 
     def _table_stages(self, action: TableAction, *, even_late: bool) -> TableWorkspace | None:
         """The workspace after the last stage, None where the table has moved on meanwhile."""
-        workspace = TableWorkspace(
-            action.node,
-            action.table,
-            self.context.state,
-            self.scan,
-            self.context.options.of(action.table.uri),
-            self.context.run_id,
-            self.context.clock,
-            is_new=action.verb == "analyze",
-            on_stored=lambda fragments: self.context.stored.update({action.node: fragments}),
-        )
+        workspace = TableWorkspace(self.context, action, self.scan)
         for stage in action.stages:
             self.context.progress.at_stage(action.node, StageProgress(stage))
             self.context.refuse_when_stopped(action.node)
@@ -451,27 +394,23 @@ class TableRunner:
         return self.context.observer.plan_again(action.node, uses_stored=uses_stored)
 
 
-def _table_ended(
-    result: NodeResult, action: TableAction, scanned: ScanTotals, done: TableWorkspace
-) -> NodeEnded:
+def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) -> NodeEnded:
     assert done.record is not None, "publishing is the last stage"
     landed = done.record.version
     result = replace(
-        _table_result(result, action.figures, scanned),
+        _table_result(result, action.figures),
         version_published=landed if landed != action.table.version else None,
     )
     live = {action.table.identity: action.table.live}
     return NodeEnded(result, stored_record(done.record), live)
 
 
-def _table_result(result: NodeResult, figures: Figures, scanned: ScanTotals) -> NodeResult:
+def _table_result(result: NodeResult, figures: Figures) -> NodeResult:
     """The result of an action whose last attempt had these figures."""
     return replace(
         result,
         status=Status.SUCCESS,
         fragments_total=figures.fragments_total,
-        fragments_scanned=scanned.fragments,
         rows_total=figures.rows_total,
-        rows_scanned=scanned.rows,
         version_read=figures.version_read,
     )
