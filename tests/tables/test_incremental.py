@@ -278,7 +278,7 @@ def is_complete(world: World) -> bool:
     """Whether bounds of strings are known, and no note says that something is missing."""
     assessment, _ = world.assess()
     status = table_status(assessment, world.clock())
-    notes = [*status.skipped, *(problem.sentence for problem in lacking(status))]
+    notes = [*status.skipped, *(sentence for _, sentence in lacking(status))]
     return status.columns["o_status"].minimum is not None and not notes
 
 
