@@ -44,18 +44,6 @@ class PreparedQueries:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedRows:
-    """Rows in a scaling: `values` (m, dim + 2), none longer than `longest`.
-
-    `outliers` are far longer than most, or too long for the scaling; None where there are none.
-    """
-
-    values: Floats
-    longest: float
-    outliers: Mask | None
-
-
-@dataclass(frozen=True, slots=True)
 class Scaling:
     """The coordinates in which products are taken.
 
@@ -102,7 +90,11 @@ class Scaling:
         nearest = self.metric.zero_nearness(squares, offsets, self._slope)
         return PreparedQueries(values, np.sqrt(squares), nearest)
 
-    def prepare_rows(self, rows: Floats) -> PreparedRows:
+    def prepare_rows(self, rows: Floats) -> tuple[Floats, float, Mask | None]:
+        """Return prepared values (m, dim + 2), a length that none exceeds, and outliers.
+
+        Those are far longer than most, or too long for the scaling; None where there are none.
+        """
         values, squares = self._prepared(rows, moved=True)
         with np.errstate(over="ignore"):
             values[:, -2] = self.metric.row_term(squares)
@@ -111,14 +103,14 @@ class Scaling:
         limit = min(max(_OUTLIER**2 * float(np.median(squares)), _SHORT**2), _LONG**4)
         if not longest <= limit:
             outliers = ~(squares <= limit)
-        return PreparedRows(values, np.sqrt(longest) * (1 + U32), outliers)
+        return values, np.sqrt(longest) * (1 + U32), outliers
 
-    def error(self, queries: PreparedQueries, rows: PreparedRows) -> Reals:
+    def error(self, queries: PreparedQueries, longest: float) -> Reals:
         """Return a bound on the error of distances by nearness, for each query."""
         far = 0.0 if self.centre is None else float(np.linalg.norm(self.centre.astype(np.float64)))
         dimension = queries.values.shape[1] - _ADDED
         return self.metric.error_bound(
-            queries.lengths, rows.longest, dimension, far * self.scale, self._slope
+            queries.lengths, longest, dimension, far * self.scale, self._slope
         )
 
     def lower_bounds(self, nearness: Reals, nearest: Reals, error: Reals) -> Reals:
@@ -130,7 +122,7 @@ class Scaling:
         return np.maximum(distances, self.metric.least, out=distances)
 
     def thresholds(
-        self, limit: Floats, queries: PreparedQueries, rows: PreparedRows, error: Reals
+        self, limit: Floats, queries: PreparedQueries, longest: float, error: Reals
     ) -> tuple[Floats, Reals]:
         """Return thresholds that no row falls below whose float32 distance is within limits (n,).
 
@@ -144,7 +136,7 @@ class Scaling:
             reach = np.nextafter(limit, np.float32(np.inf)).astype(np.float64) + error
         least = queries.nearest - reach / self._slope
         # No nearness is below this one, whatever it rounds, and float32 holds it.
-        lowest = -2 * rows.longest * (queries.lengths + rows.longest) - 2.0**-100
+        lowest = -2 * longest * (queries.lengths + longest) - 2.0**-100
         least = np.maximum(least, lowest)
         added = np.nextafter(narrow(share * np.abs(least) - least), np.float32(np.inf))
         return added, error + self._slope * share * np.abs(added.astype(np.float64))
@@ -228,7 +220,7 @@ LAST = np.iinfo(np.int64).max
 class Bounds:
     """What neighbours of queries (n,) cannot be beyond, by (distance, position), nor before.
 
-    `behind` are the least positions of neighbours; None for any position.
+    `after` are the least positions of neighbours; None for any position.
     """
 
     distances: Floats
@@ -236,21 +228,18 @@ class Bounds:
     after: Ints | None
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """Consecutive queries that are compared with consecutive rows of a block."""
-
-    queries: slice
-    rows: slice
+# Consecutive queries that are compared with consecutive rows of a block.
+Visit = tuple[slice, slice]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows as they are, and prepared for products."""
+    """Rows as they are, and the `values` prepared for products, none longer than `longest`."""
 
     rows: Floats
     positions: Ints
-    prepared: PreparedRows
+    values: Floats
+    longest: float
     scaling: Scaling
 
     def within(
@@ -261,8 +250,8 @@ class Block:
         None where these are far more than k for each query. Bounds are finite. What is added to the
         nearness of the queries is lost.
         """
-        error = self.scaling.error(queries, self.prepared)
-        added, error = self.scaling.thresholds(bounds.distances, queries, self.prepared, error)
+        error = self.scaling.error(queries, self.longest)
+        added, error = self.scaling.thresholds(bounds.distances, queries, self.longest, error)
         queries.values[:, -1] = added
         found = self._not_too_far(tile, queries, bounds.after, k)
         if found is None:
@@ -281,14 +270,14 @@ class Block:
         all queries in their order; their products are held together.
         """
         held = _HeldProducts.of(visits, k)
-        for visit, products in zip(visits, held.products(), strict=True):
-            rows = self.prepared.values[visit.rows]
-            multiply(queries.values[visit.queries], rows, products[:, : len(rows)])
+        for (of_queries, of_rows), products in zip(visits, held.products(), strict=True):
+            rows = self.values[of_rows]
+            multiply(queries.values[of_queries], rows, products[:, : len(rows)])
             if bounds.after is not None:
-                after = bounds.after[visit.queries, None]
-                products[:, : len(rows)][self.positions[visit.rows] < after] = -np.inf
+                after = bounds.after[of_queries, None]
+                products[:, : len(rows)][self.positions[of_rows] < after] = -np.inf
         greatest = held.greatest()
-        error = self.scaling.error(queries, self.prepared)
+        error = self.scaling.error(queries, self.longest)
         reach = narrow(
             self.scaling.lower_bounds(_kth(greatest, k), queries.nearest, error) + 2 * error
         )
@@ -298,7 +287,7 @@ class Block:
             np.where(is_nearer, LAST, bounds.positions),
             bounds.after,
         )
-        added, _ = self.scaling.thresholds(limits.distances, queries, self.prepared, error)
+        added, _ = self.scaling.thresholds(limits.distances, queries, self.longest, error)
         query, row, nearness = held.at_least(-added)
         return self._not_beyond(query, row, nearness.astype(np.float64), queries, error, limits)
 
@@ -328,7 +317,7 @@ class Block:
         is_near = np.empty(count * step, np.bool_)
         pairs, sums = [np.empty((2, 0), np.int64)], [np.empty(0, np.float32)]
         for start in range(tile.start, tile.stop, step):
-            rows = self.prepared.values[start : min(start + step, tile.stop)]
+            rows = self.values[start : min(start + step, tile.stop)]
             size = count * len(rows)
             products, near = held[:size], is_near[:size]
             multiply(queries.values, rows, products.reshape(count, len(rows)))
@@ -363,9 +352,9 @@ class _HeldProducts:
     @classmethod
     def of(cls, visits: Sequence[Visit], k: int) -> _HeldProducts:
         """Make room for the products of visits, with what is less than any product after them."""
-        rows = np.array([visit.rows.stop - visit.rows.start for visit in visits])
+        rows = np.array([rows.stop - rows.start for _, rows in visits])
         width = _fold_width(int(rows.max()), k)
-        queries = [visit.queries.stop - visit.queries.start for visit in visits]
+        queries = [queries.stop - queries.start for queries, _ in visits]
         lengths = np.repeat(-(-rows // width) * width, queries)
         ends = np.cumsum(lengths)
         held = cls(visits, width, ends - lengths, np.empty(int(ends[-1]), np.float32))
@@ -374,34 +363,33 @@ class _HeldProducts:
         return held
 
     def products(self) -> list[Floats]:
-        starts = [int(self.starts[visit.queries.start]) for visit in self.visits]
+        starts = [int(self.starts[queries.start]) for queries, _ in self.visits]
+        spans = pairwise([*starts, len(self.held)])
         return [
-            self.held[start:stop].reshape(visit.queries.stop - visit.queries.start, -1)
-            for visit, (start, stop) in zip(
-                self.visits, pairwise([*starts, len(self.held)]), strict=True
-            )
+            self.held[start:stop].reshape(queries.stop - queries.start, -1)
+            for (queries, _), (start, stop) in zip(self.visits, spans, strict=True)
         ]
 
     def greatest(self) -> Floats:
         """Return the greatest products at each place of folds (queries, width)."""
         greatest = np.empty((len(self.starts), self.width), np.float32)
-        for visit, products in zip(self.visits, self.products(), strict=True):
+        for (queries, _), products in zip(self.visits, self.products(), strict=True):
             folded = products.reshape(len(products), -1, self.width)
-            np.max(folded, axis=1, out=greatest[visit.queries])
+            np.max(folded, axis=1, out=greatest[queries])
         return greatest
 
     def at_least(self, least: Floats) -> tuple[Ints, Ints, Floats]:
         """Return queries and rows of products that are not less than `least` (queries,)."""
         is_near = np.empty(len(self.held), np.bool_)
         start = 0
-        for visit, products in zip(self.visits, self.products(), strict=True):
+        for (queries, _), products in zip(self.visits, self.products(), strict=True):
             near = is_near[start : start + products.size].reshape(products.shape)
-            np.greater_equal(products, least[visit.queries, None], out=near)
+            np.greater_equal(products, least[queries, None], out=near)
             start += products.size
         found = np.flatnonzero(is_near)
         query = np.searchsorted(self.starts, found, side="right") - 1
-        queries = [visit.queries.stop - visit.queries.start for visit in self.visits]
-        firsts = np.repeat([visit.rows.start for visit in self.visits], queries)
+        counts = [queries.stop - queries.start for queries, _ in self.visits]
+        firsts = np.repeat([rows.start for _, rows in self.visits], counts)
         return query, found - self.starts[query] + firsts[query], self.held[found]
 
 

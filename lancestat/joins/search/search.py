@@ -26,7 +26,6 @@ from lancestat.joins.search.prefilter import (
     Bounds,
     PreparedQueries,
     Scaling,
-    Visit,
     held_products,
     outlier_queries,
 )
@@ -148,12 +147,12 @@ class ExactSearch:
         scaling: Scaling,
         prepared: PreparedQueries,
     ) -> None:
-        prepared_rows = scaling.prepare_rows(rows)
-        if prepared_rows.outliers is not None:
+        values, longest, outliers = scaling.prepare_rows(rows)
+        if outliers is not None:
             for item in lists:
-                self._add_apart(rows, positions, item, prepared_rows.outliers, scaling, prepared)
+                self._add_apart(rows, positions, item, outliers, scaling, prepared)
             return
-        block = Block(rows, positions, prepared_rows, scaling)
+        block = Block(rows, positions, values, longest, scaling)
         if len(lists) == 1 and self._room(lists[0]) > HELD_PAIRS:
             self._prefiltered(block, lists[0].queries, prepared)
         else:
@@ -221,7 +220,7 @@ class ExactSearch:
         which = np.concatenate([item.queries for item in lists])
         ends = np.cumsum([len(item.queries) for item in lists]).tolist()
         visits = [
-            Visit(slice(end - len(item.queries), end), item.rows)
+            (slice(end - len(item.queries), end), item.rows)
             for item, end in zip(lists, ends, strict=True)
         ]
         query, row = block.nearest(visits, prepared.some(which), self._bounds(which), self._k)

@@ -349,15 +349,15 @@ def test_no_row_within_a_limit_falls_below_the_threshold(metric: Metric, exponen
     queries = normal(random, 50, 24) * np.float32(10.0**exponent)
     rows = normal(random, 50, 24) * np.float32(10.0**exponent)
     scaling = Scaling.around(queries, rows, metric)
-    asked, offered = scaling.prepare_queries(queries), scaling.prepare_rows(rows)
+    asked, (offered, longest, _) = scaling.prepare_queries(queries), scaling.prepare_rows(rows)
     limit = metric.distances(queries, rows).astype(np.float32)
-    added, _ = scaling.thresholds(limit, asked, offered, scaling.error(asked, offered))
+    added, _ = scaling.thresholds(limit, asked, longest, scaling.error(asked, longest))
     asked.values[:, -1] = added
-    sums = np.einsum("nd,nd->n", asked.values.astype(np.float64), offered.values.astype(np.float64))
+    sums = np.einsum("nd,nd->n", asked.values.astype(np.float64), offered.astype(np.float64))
     sizes = np.einsum(
         "nd,nd->n",
         np.abs(asked.values).astype(np.float64),
-        np.abs(offered.values).astype(np.float64),
+        np.abs(offered).astype(np.float64),
     )
     assert (sums - 26 * 2.0**-24 * sizes >= 0).all()
 
