@@ -85,10 +85,14 @@ def estimate(
     known = {name: length for name, length in lengths.items() if length is not None}
     size_bytes = decoded_size(rows, [table.fields[name] for name in columns], known)
     made = explained(table, rows, size_bytes, verdict, None if left is None else left.fragment_ids)
+    # Of a type whose bounds `FilterEstimation` uses, values without bounds are none to Spark before
+    # 4.2: it would estimate that no row equals anything.
     sound = {
         name: column
         for name, column in estimates.items()
-        if _is_estimated_soundly(column, table.types[name], rows)
+        if table.types[name].is_variable_width
+        or (column.minimum is not None and column.maximum is not None)
+        or column.nulls == rows
     }
     return replace(made, columns=sound, sampled_share=share)
 
@@ -149,7 +153,11 @@ def _narrowed(
     """Return a column over the remaining fragments, from the best that is known of it."""
     if partial is not None:
         return published_column(type, column_statistics_of(partial, type))
-    column = _scaled(column, rows, table.snapshot.rows)
+    # The whole table's statistics for a part of its rows, spread evenly.
+    total = table.snapshot.rows
+    column = PublishedColumn(
+        **_with_row_counts(column, lambda counted: round(counted * rows / total) if total else None)
+    )
     if range is None:
         return column
     low, high, nulls = range
@@ -199,13 +207,6 @@ def _sampled(column: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
     return ColumnEstimate(**values, histogram=histogram)
 
 
-def _scaled(column: PublishedColumn, rows: int, total: int) -> PublishedColumn:
-    """The whole table's statistics for a part of its rows, spread evenly."""
-    return PublishedColumn(
-        **_with_row_counts(column, lambda counted: round(counted * rows / total) if total else None)
-    )
-
-
 def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
     """Return the estimate of a column among `rows` rows.
 
@@ -222,16 +223,6 @@ def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstim
         if not type.is_variable_width:
             values["distinct"] = None
     return ColumnEstimate(**values)
-
-
-def _is_estimated_soundly(column: ColumnEstimate, type: ColumnType, rows: int) -> bool:
-    """Whether Spark estimates filters on a column by these statistics no worse than without them.
-
-    Of a type whose bounds `FilterEstimation` uses, values without bounds are none to Spark before
-    4.2: it would estimate that no row equals anything.
-    """
-    has_bounds = column.minimum is not None and column.maximum is not None
-    return type.is_variable_width or has_bounds or column.nulls == rows
 
 
 def _with_row_counts(

@@ -74,9 +74,10 @@ class ColumnBounds:
         Spark's handling of unsigned integers that it cannot hold is not known: groups with some
         count as unknown.
         """
+        is_integer = type.kind is Kind.INTEGER
         some = [
-            partial if partial is not None and _fits_spark(partial.maximum, type) else None
-            for partial in partials
+            None if p is None or (is_integer and int(p.maximum or 0) >= _LARGEST) else p
+            for p in partials
         ]
         filled = [EMPTY_PARTIAL if partial is None else partial for partial in some]
         return cls(
@@ -108,10 +109,6 @@ class ColumnBounds:
     def ordered(self) -> Counts:
         """Rows that are neither null nor NaN."""
         return self.rows - self.nulls - self.nans
-
-
-def _fits_spark(maximum: Bound | None, type: ColumnType) -> bool:
-    return type.kind is not Kind.INTEGER or not isinstance(maximum, int) or maximum < _LARGEST
 
 
 def bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | None]:

@@ -370,7 +370,14 @@ class DeclaredTables:
 
         def fragments() -> FragmentStatistics:
             groups = load_groups(self.state, identity, observed)
-            return self._zone_maps(observed) if groups.is_empty else groups
+            try:
+                return load_zone_maps(dataset(), observed, options) if groups.is_empty else groups
+            except LakeError as error:
+                _log.warning("fragments cannot be pruned: %s", error.message)
+                return groups
+
+        def dataset() -> lance.LanceDataset:
+            return open_pinned(observed.pin, storage_options=options)
 
         return ReadTable(
             name=table.name,
@@ -384,16 +391,5 @@ class DeclaredTables:
             storage_options=options,
             histogram=table.histogram,
             load_fragments=fragments,
-            sampler=Sampler(lambda: self._dataset(observed), observed.rows, _unreported(observed)),
+            sampler=Sampler(dataset, observed.rows, _unreported(observed)),
         )
-
-    def _zone_maps(self, observed: Snapshot) -> FragmentStatistics:
-        try:
-            dataset = self._dataset(observed)
-        except LakeError as error:
-            _log.warning("fragments cannot be pruned: %s", error.message)
-            return FragmentStatistics()
-        return load_zone_maps(dataset, observed, self.spec.options.of(observed.uri))
-
-    def _dataset(self, observed: Snapshot) -> lance.LanceDataset:
-        return open_pinned(observed.pin, storage_options=self.spec.options.of(observed.uri))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -262,7 +262,8 @@ class _Reader:
         if name.startswith(_WRAPPERS):
             self._read(inputs[0], depth, refusal)
             return
-        if _is_partial(plan, inputs):
+        names = [input.nodeName() for input in inputs]
+        if name.endswith("Aggregate") and names == [name]:
             # Both halves of an aggregation have the estimate of the whole.
             [half] = inputs
             inputs = _sequence(half.children())
@@ -370,14 +371,6 @@ def _text(plan: Any) -> str:
 
 def _without_ids(text: str) -> str:
     return _EXPRESSION_IDS.sub("", text).strip()
-
-
-def _is_partial(plan: Any, inputs: Sequence[Any]) -> bool:
-    return (
-        len(inputs) == 1
-        and plan.nodeName().endswith("Aggregate")
-        and inputs[0].nodeName() == plan.nodeName()
-    )
 
 
 def _table(leaf: Any) -> str:
