@@ -82,12 +82,16 @@ def test_every_row_of_a_group_that_must_match_matches(
                 assert all(holds(filter, row) is True for filter in filters)
 
 
+# A filter, and the values of one group.
+Case = tuple[Filter, Sequence[object], pa.DataType]
+
+
 def column(values: Sequence[object], type: pa.DataType) -> pa.Table:
     return pa.table({"c": pa.array(values, type)})
 
 
 F, N, S, D = pa.float64(), pa.int64(), pa.string(), pa.decimal128(5, 2)
-RULED_OUT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
+RULED_OUT: list[Case] = [
     (Comparison("c", LESS, 1), [1, 2, None], N),
     (Comparison("c", TO, 0), [1, 2, None], N),
     (Comparison("c", GREATER, 2), [1, 2, None], N),
@@ -134,16 +138,7 @@ RULED_OUT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     (Or(Comparison("c", LESS, 1), Comparison("c", GREATER, 1)), [1], N),
     (Not(Or(IsNull("c"), Comparison("c", EQUAL, 1))), [1, None], N),
 ]
-
-
-@pytest.mark.parametrize(("filter", "values", "type"), RULED_OUT, ids=str)
-def test_fragments_that_cannot_match_are_ruled_out(
-    filter: Filter, values: Sequence[object], type: pa.DataType
-) -> None:
-    assert matching([filter], [column(values, type)]) == [False]
-
-
-KEPT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
+KEPT: list[Case] = [
     (Comparison("c", GREATER, 5.0), [1.0, math.nan], F),
     (Comparison("c", FROM, math.inf), [math.nan], F),
     (Comparison("c", EQUAL, -0.0), [0.0], F),
@@ -163,16 +158,7 @@ KEPT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     (TextMatch("c", TextOperator.CONTAINS, "b"), ["a", "c"], S),
     (TextMatch("c", TextOperator.ENDS_WITH, "b"), ["a" * 300], S),
 ]
-
-
-@pytest.mark.parametrize(("filter", "values", "type"), KEPT, ids=str)
-def test_fragments_that_may_match_are_kept(
-    filter: Filter, values: Sequence[object], type: pa.DataType
-) -> None:
-    assert matching([filter], [column(values, type)]) == [True]
-
-
-WHOLE: list[tuple[Filter, Sequence[object], pa.DataType]] = [
+WHOLE: list[Case] = [
     (Comparison("c", FROM, 1), [1, 2], N),
     (Comparison("c", LESS, 2**70), [1, 2], N),
     (Comparison("c", EQUAL, 1), [1, 1], N),
@@ -192,7 +178,7 @@ WHOLE: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     (And(Not(IsNull("c")), Comparison("c", LESS, 9)), [1], N),
     (Or(Comparison("c", LESS, 1), Comparison("c", GREATER, 1)), [2, 3], N),
 ]
-PARTIAL: list[tuple[Filter, Sequence[object], pa.DataType]] = [
+PARTIAL: list[Case] = [
     (Comparison("c", FROM, 1), [1, None], N),
     (Not(Comparison("c", LESS, 1)), [1, None], N),
     (Comparison("c", FROM, 2), [1, 2], N),
@@ -211,15 +197,16 @@ PARTIAL: list[tuple[Filter, Sequence[object], pa.DataType]] = [
 ]
 
 
-@pytest.mark.parametrize(("filter", "values", "type"), WHOLE, ids=str)
-def test_groups_that_match_as_a_whole_are_known(
-    filter: Filter, values: Sequence[object], type: pa.DataType
-) -> None:
-    assert matching([filter], [column(values, type)], must_match) == [True]
-
-
-@pytest.mark.parametrize(("filter", "values", "type"), PARTIAL, ids=str)
-def test_groups_that_may_match_in_part_are_not_whole(
-    filter: Filter, values: Sequence[object], type: pa.DataType
-) -> None:
-    assert matching([filter], [column(values, type)], must_match) == [False]
+@pytest.mark.parametrize(
+    ("match", "expected", "case"),
+    [
+        *((may_match, False, case) for case in RULED_OUT),
+        *((may_match, True, case) for case in KEPT),
+        *((must_match, True, case) for case in WHOLE),
+        *((must_match, False, case) for case in PARTIAL),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else str(value),
+)
+def test_groups_may_match_or_must_match(match: Match, expected: bool, case: Case) -> None:
+    filter, values, type = case
+    assert matching([filter], [column(values, type)], match) == [expected]
