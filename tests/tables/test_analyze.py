@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from lancestat.tables.analyze import (
 )
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial
-from tests.integration.scans import whole_table
+from tests.integration.scans import TableScan, whole_table
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
 MIB = 1 << 20
@@ -192,123 +192,120 @@ def table(tmp_path: Path) -> str:
     return uri
 
 
-def test_each_fragment_is_read_once_as_the_kernel_sees_it(table: str) -> None:
-    work = whole_table(table)
+@pytest.fixture
+def work(table: str) -> TableScan:
+    return whole_table(table)
+
+
+ONE_CORE = replace(TARGET, spark_master="local[1]")
+Results = list[tuple[Scan, Mapping[str, ColumnPartial]]]
+
+
+def scanned(scanner: ProcessScanner, work: TableScan, size_bytes: int = 0) -> Results:
+    """Return the results of a scan, of ranges of their own where fragments are said to be large."""
+    scans = [replace(scan, size_bytes=size_bytes or scan.size_bytes) for scan in work.scans]
+    return list(scanner.scan("orders", work.table, scans))
+
+
+def before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[ScanRange], object]) -> None:
+    """Act in the thread that reads, before each range is read."""
+    read = ScanTask.read
+
+    def late(task: ScanTask, part: ScanRange) -> RangePartials:
+        act(part)
+        return read(task, part)
+
+    monkeypatch.setattr(ScanTask, "read", late)
+
+
+def fail_at_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[ScanRange]:
+    """Fail the first readings; returns what is read, as it is."""
+    attempts: list[ScanRange] = []
+    lock = threading.Lock()
+
+    def fail(part: ScanRange) -> None:
+        with lock:
+            attempts.append(part)
+            fails = len(attempts) <= times
+        if fails:
+            raise FragmentNotAnalyzed("the disk was away")
+
+    before_reading(monkeypatch, fail)
+    return attempts
+
+
+def test_each_fragment_is_read_once_as_the_kernel_sees_it(table: str, work: TableScan) -> None:
     names = {field_key(field): field.name for field in work.table.fields}
     progress: list[tuple[str, int, int]] = []
     with ProcessScanner(TARGET, lambda *step: progress.append(step)) as scanner:
-        scanned = list(scanner.scan("orders", work.table, work.scans))
+        results = scanned(scanner, work)
 
     dataset = lance.dataset(table)
     expected: dict[int, dict[str, ColumnPartial]] = {
         fragment.fragment_id: analyze(fragment.to_batches(), dataset.schema)
         for fragment in dataset.get_fragments()
     }
-    assert [scan for scan, _ in scanned] == list(work.scans)
-    for scan, partials in scanned:
+    assert [scan for scan, _ in results] == list(work.scans)
+    for scan, partials in results:
         by_name = {names[key]: partial for key, partial in partials.items()}
         assert by_name == {name: expected[scan.fragment_id][name] for name in by_name}
     assert progress[-1][:2] == ("orders", 4)
     assert progress == sorted(progress)
 
 
-class Failing:
-    """Fails the first so many readings of a range."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-        self.attempts = 0
-        read = ScanTask.read
-        lock = threading.Lock()
-
-        def failing(task: ScanTask, part: ScanRange) -> RangePartials:
-            with lock:
-                self.attempts += 1
-                fails = self.attempts <= times
-            if fails:
-                raise FragmentNotAnalyzed("the disk was away")
-            return read(task, part)
-
-        monkeypatch.setattr(ScanTask, "read", failing)
-
-
 def test_what_fails_is_tried_as_often_as_on_spark(
-    table: str, monkeypatch: pytest.MonkeyPatch
+    work: TableScan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = whole_table(table)
-    target = replace(TARGET, spark_master="local[1]")
-    failing = Failing(monkeypatch, LOCAL_ATTEMPTS - 1)
-    with ProcessScanner(target) as scanner:
-        assert len(list(scanner.scan("orders", work.table, work.scans))) == 4
-    assert failing.attempts > LOCAL_ATTEMPTS
+    attempts = fail_at_first(monkeypatch, LOCAL_ATTEMPTS - 1)
+    progress: list[tuple[str, int, int]] = []
+    with ProcessScanner(ONE_CORE, lambda *step: progress.append(step)) as scanner:
+        assert len(scanned(scanner, work)) == 4
+    assert len(attempts) > LOCAL_ATTEMPTS
+    # A fragment counts once, however often it is read.
+    assert progress[-1] == ("orders", 4, sum(scan.size_bytes for scan in work.scans))
 
 
-def test_what_always_fails_is_its_own_error(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = whole_table(table)
-    Failing(monkeypatch, 1_000)
+def test_what_always_fails_is_its_own_error(
+    work: TableScan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at_first(monkeypatch, 1_000)
     with (
         ProcessScanner(TARGET) as scanner,
         pytest.raises(FragmentNotAnalyzed, match="the disk was away"),
     ):
-        list(scanner.scan("orders", work.table, work.scans))
+        scanned(scanner, work)
 
 
 def test_a_cancelled_scan_ends_and_further_ones_are_refused(
-    table: str, monkeypatch: pytest.MonkeyPatch
+    table: str, work: TableScan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = whole_table(table)
-    with ProcessScanner(TARGET) as scanner:
-        read = ScanTask.read
-
-        def cancelling(task: ScanTask, part: ScanRange) -> RangePartials:
-            scanner.cancel()
-            return read(task, part)
-
-        monkeypatch.setattr(ScanTask, "read", cancelling)
+    started: list[ScanRange] = []
+    with ProcessScanner(ONE_CORE) as scanner:
+        before_reading(monkeypatch, lambda part: (started.append(part), scanner.cancel()))
         for _ in range(2):
             with pytest.raises(Cancelled, match=f"reading {table} was cancelled"):
-                list(scanner.scan("orders", work.table, work.scans))
-
-
-def test_nothing_that_waits_is_read_once_a_scan_is_cancelled(
-    table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = whole_table(table)
-    target = replace(TARGET, spark_master="local[1]")
-    started: list[int] = []
-    with ProcessScanner(target) as scanner:
-        read = ScanTask.read
-
-        def cancelling(task: ScanTask, part: ScanRange) -> RangePartials:
-            started.append(part.rows.fragment_id)
-            scanner.cancel()
-            return read(task, part)
-
-        monkeypatch.setattr(ScanTask, "read", cancelling)
-        with pytest.raises(Cancelled):
-            list(scanner.scan("orders", work.table, work.scans))
-    assert len(started) == 1
+                scanned(scanner, work)
+    assert len(started) == 1, "nothing that waits is read"
 
 
 def test_scans_end_when_the_scanner_is_left_by_an_exception(
-    table: str, monkeypatch: pytest.MonkeyPatch
+    work: TableScan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = whole_table(table)
-    read, reading, left = ScanTask.read, threading.Event(), threading.Event()
+    reading, left = threading.Event(), threading.Event()
 
-    def slow(task: ScanTask, part: ScanRange) -> RangePartials:
+    def slow(part: ScanRange) -> None:
         reading.set()
         assert left.wait(60)
-        return read(task, part)
 
     class Interrupted(ProcessScanner):
         def cancel(self) -> None:
             super().cancel()
             left.set()
 
-    monkeypatch.setattr(ScanTask, "read", slow)
+    before_reading(monkeypatch, slow)
     with ThreadPoolExecutor(1) as node:
         with pytest.raises(KeyboardInterrupt), Interrupted(TARGET) as scanner:
-            scan = node.submit(lambda: list(scanner.scan("orders", work.table, work.scans)))
+            scan = node.submit(scanned, scanner, work)
             assert reading.wait(60)
             raise KeyboardInterrupt
         with pytest.raises(Cancelled):
@@ -316,23 +313,21 @@ def test_scans_end_when_the_scanner_is_left_by_an_exception(
 
 
 def test_the_first_error_keeps_fragments_that_wait_from_being_read(
-    table: str, monkeypatch: pytest.MonkeyPatch
+    work: TableScan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = whole_table(table)
-    scans = [replace(scan, size_bytes=1 << 30) for scan in work.scans]
     parts: list[ScanRange] = []
     raised = threading.Event()
 
-    def failing(task: ScanTask, part: ScanRange) -> RangePartials:
+    def fail(part: ScanRange) -> None:
         parts.append(part)
         if part != parts[0]:
             assert raised.wait(60)
         raise FragmentNotAnalyzed("the disk was away")
 
-    monkeypatch.setattr(ScanTask, "read", failing)
-    with ProcessScanner(replace(TARGET, spark_master="local[1]")) as scanner:
+    before_reading(monkeypatch, fail)
+    with ProcessScanner(ONE_CORE) as scanner:
         with pytest.raises(FragmentNotAnalyzed):
-            list(scanner.scan("orders", work.table, scans))
+            scanned(scanner, work, 1 << 30)
         raised.set()
     others = [part for part in parts if part != parts[0]]
     # One may have begun before the others were taken out of the queue.
@@ -340,20 +335,7 @@ def test_the_first_error_keeps_fragments_that_wait_from_being_read(
     assert len(parts) - len(others) == LOCAL_ATTEMPTS
 
 
-def test_a_fragment_counts_once_in_the_progress_however_often_it_is_read(
-    table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = whole_table(table)
-    Failing(monkeypatch, LOCAL_ATTEMPTS - 1)
-    progress: list[tuple[str, int, int]] = []
-    target = replace(TARGET, spark_master="local[1]")
-    with ProcessScanner(target, lambda *step: progress.append(step)) as scanner:
-        list(scanner.scan("orders", work.table, work.scans))
-    assert progress[-1] == ("orders", 4, sum(scan.size_bytes for scan in work.scans))
-
-
-def test_a_display_that_fails_does_not_end_the_scan(table: str) -> None:
-    work = whole_table(table)
+def test_a_display_that_fails_does_not_end_the_scan(work: TableScan) -> None:
     reports = []
 
     def fail(node: str, fragments: int, size_bytes: int) -> None:
@@ -361,42 +343,24 @@ def test_a_display_that_fails_does_not_end_the_scan(table: str) -> None:
         raise OSError("the terminal is gone")
 
     with ProcessScanner(TARGET, fail) as scanner:
-        assert len(list(scanner.scan("orders", work.table, work.scans))) == 4
+        assert len(scanned(scanner, work)) == 4
     assert len(reports) == 1
 
 
-def test_tables_share_the_cores(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = whole_table(table)
-    scans = [replace(scan, size_bytes=1 << 30) for scan in work.scans]
-    read, lock = ScanTask.read, threading.Lock()
-    busy = most = 0
-
-    def counted(task: ScanTask, part: ScanRange) -> RangePartials:
-        nonlocal busy, most
-        with lock:
-            busy += 1
-            most = max(most, busy)
-        try:
-            return read(task, part)
-        finally:
-            with lock:
-                busy -= 1
-
-    monkeypatch.setattr(ScanTask, "read", counted)
+def test_tables_share_the_cores(work: TableScan, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: set[int] = set()
+    before_reading(monkeypatch, lambda part: readers.add(threading.get_ident()))
     with ProcessScanner(TARGET) as scanner, ThreadPoolExecutor(4) as nodes:
-        tables = [
-            nodes.submit(lambda: list(scanner.scan("orders", work.table, scans))) for _ in range(4)
-        ]
-        assert [len(scanned.result()) for scanned in tables] == [4] * 4
-    assert most <= 2
+        tables = [nodes.submit(scanned, scanner, work, 1 << 30) for _ in range(4)]
+        assert [len(results.result()) for results in tables] == [4] * 4
+    assert len(readers) <= 2
 
 
-def test_a_damaged_fragment_is_named(table: str) -> None:
-    work = whole_table(table)
+def test_a_damaged_fragment_is_named(table: str, work: TableScan) -> None:
     path = Path(table) / "data" / lance.dataset(table).get_fragments()[2].metadata.files[0].path
     path.write_bytes(b"\0" * path.stat().st_size)
     with ProcessScanner(TARGET) as scanner, pytest.raises(LancestatError, match="fragment 2"):
-        list(scanner.scan("orders", work.table, work.scans))
+        scanned(scanner, work)
 
 
 @pytest.mark.parametrize(
