@@ -317,52 +317,26 @@ def scanned(lists: IvfLists, number: int, start: int, stop: int) -> Iterator[tup
         yield batch.column(PLACE).to_numpy(), values
 
 
-# Consecutive rows (start, stop) of the fragment of that number.
-Piece = tuple[int, int, int]
-
-
-def pieces(lists: IvfLists, count: int) -> list[list[Piece]]:
-    """Split all rows into `count` shares of about as many rows each; none is without rows."""
-    ends = np.cumsum(lists.offsets[:, -1])
-    total = int(ends[-1]) if len(ends) else 0
-    shares = []
-    for first, last in pairwise([total * number // count for number in range(count + 1)]):
-        share = []
-        for number, end in enumerate(ends.tolist()):
-            begin = end - int(lists.offsets[number, -1])
-            start, stop = max(first, begin), min(last, end)
-            if stop > start:
-                share.append((number, start - begin, stop - begin))
-        if share:
-            shares.append(share)
-    return shares
-
-
 def sample_lists(
     lists: IvfLists,
-    share: Iterable[Piece],
+    among: range,
     queries: Floats,
     k: int,
     metric: Metric,
     like: Floats | None = None,
 ) -> SampledLists:
-    """Find the k true neighbours of queries among some rows, and their lists.
+    """Find the k true neighbours of queries in some lists, and which of these they are in.
 
     `like` are rows like all of the right side, for the accuracy of GEMM.
     """
     nearest = ExactSearch(queries, k, metric, like=like)
     sampled = SampledLists(nearest.neighbours())
-    step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
-    for number, first, last in share:
-        offsets = lists.offsets[number]
-        for start in range(first, last, step):
-            row = start
-            for places, rows in scanned(lists, number, start, min(start + step, last)):
-                keys, which = lists.keyed(places)
-                of_rows = np.searchsorted(offsets, np.arange(row, row + len(rows)), "right") - 1
-                nearest.add(rows[which], keys)
-                sampled.note(keys, of_rows[which])
-                row += len(rows)
+    most = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
+    for run in _runs(among, lists.list_rows, most, 0):
+        for read in read_lists(lists, run, queries.shape[1], most):
+            nearest.add(read.rows, read.positions)
+            counts = np.diff(read.offsets)
+            sampled.note(read.positions, np.repeat(read.first + np.arange(len(counts)), counts))
     return sampled
 
 

@@ -36,13 +36,11 @@ from lancestat.joins.search.ivf import (
     OFFSET_MASK,
     IvfLists,
     LiveRows,
-    Piece,
     commit,
     commit_more,
     imbalance,
     is_among,
     lists_schema,
-    pieces,
     sample_lists,
     search_lists,
     write_lists,
@@ -315,10 +313,10 @@ class IvfWriter:
         k, metric = self.request.k, self.request.metric
         lists, like = index.lists, index.like
 
-        def sample(share: Sequence[Piece]) -> SampledLists:
-            return sample_lists(lists, share, queries, k, metric, like)
+        def sample(among: range) -> SampledLists:
+            return sample_lists(lists, among, queries, k, metric, like)
 
-        shares, options = pieces(lists, self.jobs.cores), lists.storage_options
+        shares, options = split_lists(lists.list_rows, self.jobs.cores), lists.storage_options
         done = run_each(self.jobs, sample, shares, options, "sampling the recall", self.threads)
         return SampledLists.merged(done, k)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from lancestat.joins.search.ivf import (
     LiveRows,
     SampledResult,
     commit,
-    pieces,
     read_lists,
     sample_lists,
     search_lists,
@@ -327,10 +327,8 @@ def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
     # Places of one fragment are its positions.
     gone = {fragment: np.flatnonzero(~live).astype(np.uint32)}
     partitioned = replace(partitioned, live=LiveRows.of([fragment], gone))
-    parts = [
-        sample_lists(partitioned, share, queries, K, L2) for share in pieces(partitioned, shares)
-    ]
-    assert len(parts) == shares
+    edges = [LISTS * number // shares for number in range(shares + 1)]
+    parts = [sample_lists(partitioned, range(*lists), queries, K, L2) for lists in pairwise(edges)]
     found, positions = SampledLists.merged(parts, K), np.flatnonzero(live)
     truth = search(queries, rows[live], K, L2, positions)
     np.testing.assert_array_equal(found.nearest.distances, truth.distances)
