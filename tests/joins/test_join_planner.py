@@ -16,7 +16,7 @@ from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent
 from lancestat.presentation.plan_view import explain_stages
 from lancestat.runs.actions import Reason, Skip
-from tests.joins.join_values import (
+from tests.joins.joins import (
     LEFT,
     OUTPUT,
     RIGHT,

@@ -13,17 +13,19 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from lancestat.errors import Location
+from lancestat import Project
+from lancestat.errors import Location, SideUnreadable
 from lancestat.joins.action import JoinAction
 from lancestat.joins.record import JoinGroups, decode_record, join_records, stored_record
-from lancestat.joins.search.work import Scope
+from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
 from lancestat.presentation.plan_view import explain_stages, plan_view
 from lancestat.presentation.views import ActionView
-from lancestat.runs.actions import Blocked, Plan, Reason, Skip
+from lancestat.runs.actions import Blocked, OnStage, Plan, Reason, Skip
 from lancestat.runs.result import planned
 from lancestat.spec.model import KnnJoin, KnnSide, Target
-from tests.joins.joined import JoinWorld, for_parquet, vectors
+from tests.joins.joined import JoinWorld, for_parquet, opened, vectors
 from tests.presentation.rendering import as_text
+from tests.runs.local import scan_locally
 from tests.runs.world import PLACE
 from tests.state.fresh import FreshState
 
@@ -661,3 +663,47 @@ def test_sides_that_are_not_the_same_rows_are_refused(
     assert isinstance(action, Blocked)
     assert (action.error.code, action.error.location) == ("LS463", SELF)
     assert action.error.message == f"'{key}' of knn join 'near' needs one Lance table on both sides"
+
+
+PROJECT = "name: shop\ndefault_target: dev\ntargets: {dev: {state: state, scratch: scratch}}\n"
+SPECS = """\
+tables: [{name: l, uri: l.lance, columns: [id]}]
+knn_joins:
+  - name: near
+    left: {table: l, vector: v}
+    right: {sql: "select {{ env_var('%s') }} from {{ ref('l') }}", vector: v}
+    k: 1
+    output: {lance: near.lance}
+"""
+PIECE = "qzpiece"
+
+
+def refuse(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
+    raise SideUnreadable(f"the right side cannot be read: syntax error at or near '{PIECE}'")
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_secret"), [("W_QUERY", False), ("W_TOKEN", True), (None, False)]
+)
+def test_parts_of_a_query_are_shown_only_when_it_is_not_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, is_secret: bool
+) -> None:
+    monkeypatch.setenv(variable or "W_OTHER", f"v, 1 as {PIECE}, 2 as b")
+    lance.write_dataset(vectors(0, 10, name="v"), str(tmp_path / "l.lance"))
+    specs = SPECS % variable if variable else SPECS.replace("{{ env_var('%s') }}", "v")
+    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "shop.yml").write_text(specs)
+    scan_locally(monkeypatch, lambda node: None, opened(refuse))
+
+    project = Project.load(tmp_path)
+    node = project.run().nodes[-1]
+    message = node.message or ""
+    assert node.code == "LS555"
+    assert (PIECE in message) is not is_secret
+    stored = project.state.outcomes("dev", 1)["near"][0].nodes[0].result
+    remembered = stored["message"]
+    assert stored["code"] == "LS555"
+    assert (PIECE in remembered) is (variable is None)
+    if variable:
+        assert f"env_var('{variable}')" in remembered

@@ -1,11 +1,13 @@
-"""Changes to a join: its plan, the joined rows, the result, its record; equal to a full join."""
+"""Changes to a join: its plan, the joined rows, the result, its record, nodes that read it."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -16,12 +18,14 @@ from pyarrow import parquet
 
 from lancestat import Project
 from lancestat.errors import StateUnreachable, UsageError
+from lancestat.joins.action import JoinAction
 from lancestat.joins.record import Accuracy, join_records
 from lancestat.joins.search.work import JoinWork
 from lancestat.nodes import NODE_TYPES
-from lancestat.runs.actions import Blocked, Reason, Skip
+from lancestat.runs.actions import Blocked, Deferred, Plan, Reason, Skip
 from lancestat.runs.execute import collect_garbage
-from lancestat.spec.model import KnnSide
+from lancestat.runs.result import RunResult, Status
+from lancestat.spec.model import KnnJoin, KnnSide, Table
 from lancestat.state.store import open_state
 from lancestat.state.values import RunRecord
 from tests.examples import examples
@@ -545,3 +549,121 @@ def test_a_long_history_of_appends_is_never_joined_in_full_again(tmp_path: Path)
         changes.append("lr"[number % 2], 3 + number)
         world.converge()
     assert world.scopes == ["full", *["new_left", "new_right"] * 3]
+
+
+ALL = ("before", "near", "made")
+
+
+@pytest.fixture
+def chain(world: JoinWorld) -> JoinWorld:
+    """`near` reads the result of `before` by another spelling; `made` is a table over it."""
+    world.others = (before(world), Table("made", f"{world.join.output_uri}/", PLACE))
+    left = KnnSide("v", ("id",), (), format="lance", uri=f"file://{world.uri('b')}/")
+    world.declare(left=left)
+    return world
+
+
+def before(world: JoinWorld, **changes: Any) -> KnnJoin:
+    left = KnnSide("v", ("id", "v"), ("l",), table="l")
+    made = replace(world.join, name="before", output_uri=world.uri("b"), left=left, k=1)
+    return replace(made, **changes)
+
+
+def statuses(result: RunResult) -> dict[str, Status]:
+    return {node.name: node.status for node in result.nodes}
+
+
+def kinds(plan: Plan) -> dict[str, type]:
+    return {action.node: type(action) for action in plan.actions}
+
+
+def ran(world: JoinWorld) -> list[tuple[str, str]]:
+    return [(work.node, work.scope.value) for work in world.works]
+
+
+def test_readers_of_a_result_are_deferred_after_it(chain: JoinWorld) -> None:
+    plan = chain.plan(*ALL)
+    assert [action.node for action in plan.actions] == ["near", "before", "made"]
+    assert kinds(plan) == {"near": Deferred, "before": JoinAction, "made": Deferred}
+    near, _, made = plan.actions
+    assert isinstance(near, Deferred)
+    assert isinstance(made, Deferred)
+    assert (near.dependencies, near.verb, near.reasons) == (("before",), "analyze", (Reason.NEW,))
+    assert (made.dependencies, made.kind) == (("near",), "table")
+
+
+def test_awaited_nodes_run_one_after_the_other(chain: JoinWorld) -> None:
+    result = chain.run(*ALL)
+    assert statuses(result) == dict.fromkeys(ALL, Status.SUCCESS)
+    assert ran(chain) == [("before", "full"), ("near", "full")]
+    assert {type(action) for action in chain.plan(*ALL).actions} == {Skip}
+    assert chain.rows() == chain.expected()
+    assert lance.dataset(chain.join.output_uri).config()["lance.stats.numRows"]
+
+
+def test_a_deferred_node_reports_the_reasons_of_its_new_plan(chain: JoinWorld) -> None:
+    chain.run(*ALL)
+    chain.append("l", 50, 5)
+    plan = chain.plan(*ALL)
+    assert [action.verb for action in plan.actions] == ["refresh"] * 3
+    result = chain.execute(plan)
+    near, first, made = result.nodes
+    assert near.reasons == first.reasons == ("rows_appended",)
+    assert (made.fragments_scanned, made.fragments_total) == (1, 2)
+    assert ran(chain)[2:] == [("before", "new_left"), ("near", "new_left")]
+    assert chain.rows() == chain.expected()
+
+
+def test_a_full_refresh_applies_to_deferred_nodes(chain: JoinWorld) -> None:
+    chain.run(*ALL)
+    chain.works.clear()
+    result = chain.run(*ALL, full_refresh=True)
+    assert [node.reasons for node in result.nodes] == [("full_refresh",)] * 3
+    assert ran(chain) == [("before", "full"), ("near", "full")]
+
+
+def test_without_the_first_join_others_read_the_existing_result(chain: JoinWorld) -> None:
+    chain.run(*ALL)
+    chain.append("l", 50, 5)
+    assert kinds(chain.plan("near", "made")) == {"near": Skip, "made": Skip}
+
+
+def test_nodes_that_depend_on_a_failed_join_are_skipped(chain: JoinWorld) -> None:
+    def fail(work: JoinWork) -> None:
+        raise ValueError("no")
+
+    chain.before = fail
+    result = chain.run(*ALL)
+    assert statuses(result) == {
+        "before": Status.ERROR,
+        "near": Status.SKIPPED,
+        "made": Status.SKIPPED,
+    }
+    messages = {node.name: node.message for node in result.nodes}
+    assert messages["near"] == "it reads the result of 'before', which failed"
+    assert messages["made"] == "it reads the result of 'near', which failed"
+    chain.before = None
+    assert statuses(chain.run(*ALL)) == dict.fromkeys(ALL, Status.SUCCESS)
+
+
+def test_a_blocked_join_does_not_block_readers_of_its_last_result(chain: JoinWorld) -> None:
+    chain.run(*ALL)
+    broken = KnnSide("nope", ("id",), ("l",), table="l")
+    chain.others = (before(chain, left=broken), chain.others[1])
+    chain.append("r", 50, 5)
+    result = chain.run(*ALL)
+    assert statuses(result) == {
+        "before": Status.ERROR,
+        "near": Status.SUCCESS,
+        "made": Status.SUCCESS,
+    }
+    assert chain.rows() == chain.expected()
+
+
+def test_joins_that_read_each_other_terminate(chain: JoinWorld) -> None:
+    """Their specification is refused if they spell the URIs alike."""
+    circle = KnnSide("v", ("id", "v"), (), format="lance", uri=f"{chain.join.output_uri}/.")
+    chain.others = (before(chain, left=circle), chain.others[1])
+    result = chain.run(*ALL)
+    assert set(statuses(result)) == set(ALL)
+    assert Status.ERROR in statuses(result).values()
