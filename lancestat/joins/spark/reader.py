@@ -178,27 +178,26 @@ def _middle(group: pq.RowGroupMetaData) -> int:
     return int(start + sum(chunk.total_compressed_size for chunk in chunks) // 2)
 
 
-def _arrow_type(type: DataType) -> pa.DataType | None:
-    from pyspark.sql import types
+_ARROW_TYPES = {
+    "BooleanType": pa.bool_(),
+    "ByteType": pa.int8(),
+    "ShortType": pa.int16(),
+    "IntegerType": pa.int32(),
+    "LongType": pa.int64(),
+    "FloatType": pa.float32(),
+    "DoubleType": pa.float64(),
+    "BinaryType": pa.binary(),
+}
 
-    arrow_types = {
-        types.BooleanType: pa.bool_(),
-        types.ByteType: pa.int8(),
-        types.ShortType: pa.int16(),
-        types.IntegerType: pa.int32(),
-        types.LongType: pa.int64(),
-        types.FloatType: pa.float32(),
-        types.DoubleType: pa.float64(),
-        types.BinaryType: pa.binary(),
-    }
-    if isinstance(type, types.ArrayType):
-        element = type.elementType
-        if isinstance(element, types.FloatType | types.DoubleType):
-            return pa.list_(arrow_types[element.__class__])
-        return None
-    if type == types.StringType():
-        return pa.string()
-    return arrow_types.get(type.__class__)
+
+def _arrow_type(type: DataType) -> pa.DataType | None:
+    from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType
+
+    if isinstance(type, ArrayType):
+        is_vector = isinstance(type.elementType, FloatType | DoubleType)
+        return pa.list_(_ARROW_TYPES[type.elementType.__class__.__name__]) if is_vector else None
+    # A string of fixed length or of another collation is another type.
+    return pa.string() if type == StringType() else _ARROW_TYPES.get(type.__class__.__name__)
 
 
 def _decoded_type(type: pa.DataType) -> pa.DataType:
