@@ -117,7 +117,8 @@ class Observer:
             pending = tuple(
                 name
                 for name in dependencies[node.name]
-                if name in planned and is_pending(planned[name])
+                # Which of two joins wrote a result that they share is not known.
+                if name in planned and (name in shared or is_pending(planned[name]))
             )
             if pending:
                 return self._deferred(node, pending, observed)

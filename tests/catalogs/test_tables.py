@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,6 +169,26 @@ def test_one_output_by_its_uri_and_by_its_name_is_an_error(alone: str, tmp_path:
         assert result.exit_code == 1, result.output
         assert "LS112" in result.output, result.output
         assert "'by_uri'" in result.output and "'by_name'" in result.output
+
+
+def test_a_reader_of_a_shared_output_is_deferred_and_not_run(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "dir", {"root": str(tmp_path / "lake")})
+    output = shop.announce("sales", "nearest")
+    shop.declare_joins(
+        by_uri={"lance": output},
+        by_name={"table": "lake.sales.nearest"},
+        reader={"lance": str(tmp_path / "reader.lance")},
+    )
+    specs = tmp_path / "specs" / "shop.yml"
+    declared = json.loads(specs.read_text())
+    [*_, reader] = declared["knn_joins"]
+    reader["left"] = {"lance": output, "vector": "v"}
+    specs.write_text(json.dumps(declared))
+    planned = json.loads(shop.lancestat("plan", "--output", "json").stdout)["nodes"]
+    assert [node["action"] for node in planned[:2]] == ["blocked", "blocked"]
+    assert "reads the result of 'by_name'" in planned[2]["notes"][0]
+    ran = json.loads(shop.lancestat("run", "--output", "json").stdout)["nodes"]
+    assert [node["status"] for node in ran] == ["error", "error", "skipped"]
 
 
 def test_a_saved_plan_is_out_of_date_when_the_table_moves(tmp_path: Path) -> None:
