@@ -191,20 +191,20 @@ class ReadSettings:
     samples: bool = False
     pushdown: bool = True
 
+    @classmethod
+    def of(cls, conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSettings:
+        """Read the settings of a scan; Spark's configuration overrides the scan's own options.
 
-def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSettings:
-    """Read the settings of a scan; Spark's configuration overrides the scan's own options.
-
-    A value that is neither true nor false counts as the cautious one: off, and nothing stale.
-    `options` have keys in lower case.
-    """
-    enabled = _flag(conf, options, ENABLED)
-    return ReadSettings(
-        enabled is not False,
-        _flag(conf, options, ALLOW_STALE),
-        enabled is not False and conf.get(CBO) == "true",
-        _flag(conf, options, PUSHDOWN, OWN_SPARK_PREFIX) is not False,
-    )
+        A value that is neither true nor false counts as the cautious one: off, and nothing stale.
+        `options` have keys in lower case.
+        """
+        enabled = _flag(conf, options, ENABLED)
+        return cls(
+            enabled is not False,
+            _flag(conf, options, ALLOW_STALE),
+            enabled is not False and conf.get(CBO) == "true",
+            _flag(conf, options, PUSHDOWN, OWN_SPARK_PREFIX) is not False,
+        )
 
 
 def check_options(options: Mapping[str, str]) -> None:

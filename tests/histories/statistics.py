@@ -15,7 +15,7 @@ from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.open import snapshot
 from lancestat.query.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
-from lancestat.query.table import DeclaredTables, ReadTable, open_table, read_settings
+from lancestat.query.table import DeclaredTables, ReadSettings, ReadTable, open_table
 from lancestat.spec.model import Publish, Refresh, StaleBounds, Table
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.statistics.column_type import column_type
@@ -59,7 +59,7 @@ def check_statistics(world: HistoryWorld) -> list[Finding]:
         status = project.show("t")
     except LancestatError as error:
         return [Finding("a table that is there", f"it is refused: {error}")]
-    settings = read_settings({}, {})
+    settings = ReadSettings.of({}, {})
     verdict = opened.verdict(settings, _now())
     findings = _judged(world, "a view", opened, verdict, table)
     findings += _judged(world, "read_table", plain, plain.verdict(settings, _now()), table)

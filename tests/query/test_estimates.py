@@ -19,7 +19,7 @@ from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.estimates import ColumnEstimate, Explanation, estimate
 from lancestat.query.fragments import ColumnRange
 from lancestat.query.predicates.filter import Comparison, Filter, Operator
-from lancestat.query.table import ReadSettings, ReadTable, Sampler, read_settings
+from lancestat.query.table import ReadSettings, ReadTable, Sampler
 from lancestat.spec.model import StaleBounds
 from lancestat.tables.judgement import TableStatistics, analyzable
 from lancestat.tables.statistics.column_statistics import column_statistics_of
@@ -339,15 +339,17 @@ PUSHDOWN = "spark.lancestat.aggregate.pushdown.enabled"
 def test_settings_of_the_session_override_those_of_the_scan(
     conf: dict[str, str], options: dict[str, str], expected: ReadSettings
 ) -> None:
-    assert read_settings(conf, options) == expected
+    assert ReadSettings.of(conf, options) == expected
 
 
 def test_a_value_that_is_not_a_boolean_is_false_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "lancestat.read"):
-        assert read_settings({ENABLED: "yes"}, {}) == ReadSettings(False, None)
-        assert read_settings({}, {"cbo.column.stats.allow.stale": "1"}) == ReadSettings(True, False)
+        assert ReadSettings.of({ENABLED: "yes"}, {}) == ReadSettings(False, None)
+        assert ReadSettings.of({}, {"cbo.column.stats.allow.stale": "1"}) == ReadSettings(
+            True, False
+        )
     assert [record.getMessage() for record in caplog.records] == [
         f"{ENABLED} is 'yes', neither true nor false: taken as false",
         "cbo.column.stats.allow.stale is '1', neither true nor false: taken as false",

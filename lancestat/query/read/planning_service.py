@@ -31,7 +31,7 @@ from lancestat.query.estimates import (
 from lancestat.query.predicates.filter import Filter, Unread, filter_text, read_filters
 from lancestat.query.predicates.filter_sql import exact_conjuncts
 from lancestat.query.read.arrow_columns import QueryScan, encode_part
-from lancestat.query.table import ReadTable, read_settings
+from lancestat.query.table import ReadSettings, ReadTable
 from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
 from lancestat.spark.failure import WorkerError
 from lancestat.tables.judgement import Verdict
@@ -132,7 +132,7 @@ class PlanningService:
         return [known for table in tables for known in secret_options(table.storage_options)]
 
     def _covers(self, table: ReadTable, filters: list[Filter], message: Message) -> Message:
-        settings = read_settings(message["conf"], message["options"])
+        settings = ReadSettings.of(message["conf"], message["options"])
         if not (settings.pushdown and table.fragments.covers(filters)):
             return {"covers": None}
         remaining = remaining_fragments(table, filters)
@@ -140,7 +140,7 @@ class PlanningService:
         return {"covers": _runs(every if remaining is None else remaining.fragment_ids)}
 
     def _aggregate(self, table: ReadTable, filters: list[Filter], message: Message) -> Message:
-        settings = read_settings(message["conf"], message["options"])
+        settings = ReadSettings.of(message["conf"], message["options"])
         aggregates = [
             Aggregate(Function(asked["function"]), asked["column"])
             for asked in message["aggregates"]
@@ -158,7 +158,7 @@ class PlanningService:
         return reply
 
     def _estimate(self, table: ReadTable, filters: list[Filter], message: Message) -> Message:
-        settings = read_settings(message["conf"], message["options"])
+        settings = ReadSettings.of(message["conf"], message["options"])
         is_covered = message["covered"] is not None
         made = estimate(
             table, message["columns"], filters, settings, self._clock(), is_covered=is_covered

@@ -67,6 +67,22 @@ class Relation:
     options: Mapping[str, str] = field(default_factory=dict)
     inner: Any = None
 
+    def reader(self, spark: SparkSession) -> Any:
+        """Return what reads it: its table of another data source, or a function.
+
+        A context has one function for each set of storage options.
+        """
+        if self.inner is not None:
+            return self.inner
+        options = self.table.storage_options
+        # Options that a catalog renews are told apart by the catalog.
+        is_renewed = isinstance(options, CatalogOptions)
+        key: Any = options if is_renewed else tuple(sorted(options.items()))
+        made = spark.sparkContext.__dict__.setdefault("_lancestat_readers", {})
+        if key not in made:
+            made[key] = make_reader(spark, options)
+        return made[key]
+
 
 def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame]:
     """Make temporary views of tables, or DataFrames where no view is named; return the DataFrames.
@@ -84,7 +100,7 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
     require_classic(spark)
     if not relations:
         return []
-    functions = [reader_of(spark, relation) for relation in relations]
+    functions = [relation.reader(spark) for relation in relations]
     distinct = {id(function): function for function in functions}
     indexes = {id: index for index, id in enumerate(distinct)}
     declared = [
@@ -127,26 +143,10 @@ def planning_callback(spark: SparkSession) -> _PlanningCallback:
         return cast(_PlanningCallback, planner)
 
 
-def reader_of(spark: SparkSession, relation: Relation) -> Any:
-    """Return what reads a relation: its table of another data source, or a function.
-
-    A context has one function for each set of storage options.
-    """
-    if relation.inner is not None:
-        return relation.inner
-    options = relation.table.storage_options
-    # Options that a catalog renews are told apart by the catalog.
-    key: Any = options if isinstance(options, CatalogOptions) else tuple(sorted(options.items()))
-    made = spark.sparkContext.__dict__.setdefault("_lancestat_readers", {})
-    if key not in made:
-        made[key] = make_reader(spark, options)
-    return made[key]
-
-
 def declared_relation(spark: SparkSession, relation: Relation, reader: int) -> dict[str, Any]:
     """Register the table of a relation with the planning service, and describe it for the JVM.
 
-    `reader` is the index of what reads it (`reader_of`) among those that the JVM is given.
+    `reader` is the index of what reads it among those that the JVM is given.
     """
     table = relation.table
     without = unreadable(table.snapshot.fields)

@@ -20,7 +20,6 @@ from lancestat.query.read.relation import (
     declared_relation,
     inner_of,
     planning_callback,
-    reader_of,
     schema_differences,
 )
 from lancestat.query.table import DeclaredTables, ReadTable, open_table
@@ -161,7 +160,7 @@ class _NamesCallback:
             return []
         inner = inner_of(self._spark, table, self._tables.declared.spec.target.reader)
         relation = Relation(table, inner=inner)
-        return [self._described(relation), reader_of(self._spark, relation)]
+        return [self._described(relation), relation.reader(self._spark)]
 
     def _described(self, relation: Relation) -> str:
         """Return a table with its version, and what is equal of the same one at that version."""

@@ -61,6 +61,31 @@ class ScanLine:
     explanation: Explanation | None = None
     note: str | None = None
 
+    def to_json(self) -> dict[str, object]:
+        """Return the object in the JSON of `lancestat sql --explain`."""
+        explanation = self.explanation
+        seen = {"table": self.table, "rows": self.rows, "size_bytes": self.size_bytes}
+        if explanation is None:
+            return {**seen, "statistics": None, "note": self.note}
+        return {
+            **seen,
+            "version": explanation.version,
+            "table_rows": explanation.table_rows,
+            "fragments": explanation.fragments,
+            "fragments_scanned": explanation.fragments_scanned,
+            "filters": list(explanation.filters),
+            "other_filters": list(explanation.other_filters),
+            "filters_proven": explanation.is_covered,
+            "pruning": _decision(explanation.pruning),
+            "aggregates": _aggregates(explanation.aggregates),
+            "statistics": {
+                "verdict": "use" if explanation.verdict.use else "refuse",
+                "reason": explanation.verdict.reason.value,
+                "detail": explanation.verdict.detail,
+                "columns": _columns(explanation.columns),
+            },
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class NearestByLine:
@@ -90,34 +115,9 @@ class PlanExplanation:
         return {
             "cost_based": self.is_cost_based,
             "plan": [asdict(operator) for operator in self.operators],
-            "scans": [_scan(scan) for scan in self.scans],
+            "scans": [scan.to_json() for scan in self.scans],
             "nearest_by": [asdict(line) for line in self.nearest_by],
         }
-
-
-def _scan(scan: ScanLine) -> dict[str, object]:
-    explanation = scan.explanation
-    seen = {"table": scan.table, "rows": scan.rows, "size_bytes": scan.size_bytes}
-    if explanation is None:
-        return {**seen, "statistics": None, "note": scan.note}
-    return {
-        **seen,
-        "version": explanation.version,
-        "table_rows": explanation.table_rows,
-        "fragments": explanation.fragments,
-        "fragments_scanned": explanation.fragments_scanned,
-        "filters": list(explanation.filters),
-        "other_filters": list(explanation.other_filters),
-        "filters_proven": explanation.is_covered,
-        "pruning": _decision(explanation.pruning),
-        "aggregates": _aggregates(explanation.aggregates),
-        "statistics": {
-            "verdict": "use" if explanation.verdict.use else "refuse",
-            "reason": explanation.verdict.reason.value,
-            "detail": explanation.verdict.detail,
-            "columns": _columns(explanation.columns),
-        },
-    }
 
 
 def _decision(decision: Pruning | PushDown | None) -> dict[str, object] | None:

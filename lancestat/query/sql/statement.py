@@ -95,6 +95,18 @@ class QueryContext:
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     views: tuple[str, ...] = ()
 
+    def hint_for(self, name: str) -> str:
+        """Suggest a name: one of lancestat's own views where the schema is named."""
+        schema, _, view = name.rpartition(".")
+        own = {full_name.rpartition(".")[0].lower() for full_name in self.views} | {VIEW_SCHEMA}
+        if self.views and schema.lower() in own:
+            by_name = {full_name.rpartition(".")[2]: full_name for full_name in self.views}
+            near = difflib.get_close_matches(view.lower(), by_name, n=1)
+            listed = ", ".join(self.views)
+            return f"did you mean '{by_name[near[0]]}'?" if near else f"there are {listed}"
+        declared = ", ".join(list(self.tables)[:20]) or "none"
+        return did_you_mean(name, self.tables) or f"declared tables: {declared}"
+
 
 NO_CONTEXT = QueryContext()
 
@@ -145,23 +157,8 @@ def _no_table(error: Any, text: QueryText, query_context: QueryContext) -> Lance
     return UnknownTable(
         message if span is None else f"{message}\n{text.excerpt(*span)}",
         location=None if span is None else text.location(span[0]),
-        hint=hint_for(name, query_context),
+        hint=query_context.hint_for(name),
     )
-
-
-def hint_for(name: str, query_context: QueryContext) -> str:
-    """Suggest a name: one of lancestat's own views where the schema is named."""
-    schema, _, view = name.rpartition(".")
-    own = {full_name.rpartition(".")[0].lower() for full_name in query_context.views} | {
-        VIEW_SCHEMA
-    }
-    if query_context.views and schema.lower() in own:
-        by_name = {full_name.rpartition(".")[2]: full_name for full_name in query_context.views}
-        near = difflib.get_close_matches(view.lower(), by_name, n=1)
-        listed = ", ".join(query_context.views)
-        return f"did you mean '{by_name[near[0]]}'?" if near else f"there are {listed}"
-    declared = ", ".join(list(query_context.tables)[:20]) or "none"
-    return did_you_mean(name, query_context.tables) or f"declared tables: {declared}"
 
 
 def _unwrapped(error: Any) -> Any:

@@ -22,7 +22,6 @@ from lancestat.query.sql.statement import (
     QueryText,
     explain_failure,
     find_declared,
-    hint_for,
     mentioned,
     not_declared,
     query_text,
@@ -196,7 +195,7 @@ def test_in_an_existing_session_views_have_its_schema() -> None:
 )
 def test_an_unknown_view_has_a_hint(schema: str, name: str, hint: str) -> None:
     views = tuple(f"{schema}.{view}" for view in NAMES)
-    assert hint_for(name, QueryContext({"orders": None}, views=views)) == hint
+    assert QueryContext({"orders": None}, views=views).hint_for(name) == hint
 
 
 @pytest.mark.parametrize(
