@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.checks import check_converged, check_readers, check_same, leftovers
 from tests.faults.children import Ended, Server
-from tests.faults.shop import Shop, copied
+from tests.faults.shop import Shop, check_converged, check_readers, check_same, copied, leftovers
 
 # Whether a fault struck before its command ended, and the problems.
 Outcome = tuple[bool, list[str]]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from lancestat.joins.scratch.folder import scratch
 from tests.faults.bench import Bench, Outcome, bench, defects
-from tests.faults.checks import check_converged, check_readers
 from tests.faults.children import FAKETIME, Ended, Server
+from tests.faults.shop import check_converged, check_readers
 
 KIND = "clocks"
 SHARES = {"run": 50, "gc": 20, "status": 10, "docs": 20}

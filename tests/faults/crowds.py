@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 from tests.faults.bench import Bench, Outcome, bench, defects
-from tests.faults.checks import check_readers
 from tests.faults.children import Child, Server
+from tests.faults.shop import check_readers
 
 KIND = "crowds"
 SHARES = {"all at once": 100}

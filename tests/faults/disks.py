@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults.bench import Bench, Outcome, bench, defects
-from tests.faults.checks import check_readers
 from tests.faults.commands import COMMANDS
+from tests.faults.shop import check_readers
 
 KIND = "full disks"
 SHARES = {

@@ -60,7 +60,7 @@ def preload() -> None:
     import pyarrow.parquet  # noqa: F401
 
     import tests.joins.joined
-    import tests.runs.local  # noqa: F401
+    import tests.runs.world  # noqa: F401
 
 
 def answer(value: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ def without_spark() -> None:
     from lancestat.errors import JobFailed
     from lancestat.joins.scratch.folder import scratch
     from tests.joins.joined import joined, opened, rows_of
-    from tests.runs.local import scan_locally
+    from tests.runs.world import scan_locally
 
     def join(work: Any, on_stage: Any) -> Any:
         try:

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.bench import Outcome, defects
-from tests.faults.checks import check_converged, check_readers
 from tests.faults.children import Ended, Server
 from tests.faults.proxy import Plan, Proxy, proxy, random_plan
-from tests.faults.shop import Shop
+from tests.faults.shop import Shop, check_converged, check_readers
 from tests.integration.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore, running_object_store
 
 KIND = "stores"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lancestat.spark.session import connect, optimizer_settings, start_session
 from lancestat.spec.model import Target
-from tests.histories.history import SETTINGS, Counts, draw_history, run_history, shrink
+from tests.histories.world import SETTINGS, Counts, draw_history, run_history, shrink
 from tests.integration.connect_server import ConnectServer, connect_server
 
 JOIN_EVERY = 25

@@ -31,10 +31,11 @@ from tests.histories.rows import (
     lance_rows,
     parsed,
 )
-from tests.histories.world import HistoryWorld
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tests.histories.world import HistoryWorld
 
 _CODE = re.compile(r"\bLS\d{3}\b")
 # The error of a reader whose table has been replaced.

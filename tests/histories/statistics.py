@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
@@ -31,10 +32,12 @@ from lancestat.tables.wire import (
     written_revision,
 )
 from tests.histories.readers import Finding
-from tests.histories.world import HistoryWorld
 from tests.query.answers import check_answers
 from tests.tables.grouped import check_filter, one_pass, without_quantiles
 from tests.tables.test_history import full_values
+
+if TYPE_CHECKING:
+    from tests.histories.world import HistoryWorld
 
 _FILTERS: tuple[Filter, ...] = (
     Comparison("id", Operator.LESS, 120),

@@ -8,7 +8,7 @@ import pytest
 
 from lancestat.spark.session import optimizer_settings
 from tests.examples import sample
-from tests.histories.history import SETTINGS, Counts, draw_history, run_history
+from tests.histories.world import SETTINGS, Counts, draw_history, run_history
 from tests.integration.conftest import spark
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from lancestat.tables.analyze import ProcessScanner, jobs, split
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
 from tests.examples import sample
-from tests.histories.history import REFUSED, draw_history
-from tests.histories.world import STEPS, HistoryWorld
+from tests.histories.world import REFUSED, STEPS, HistoryWorld, draw_history
 from tests.integration.executors import ODD, described
 from tests.integration.scans import TARGET, TableScan, merged, scanned, spark_scanner, whole_table
 

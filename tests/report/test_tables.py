@@ -1,10 +1,10 @@
-"""Reports of tables: each rule of their health under exactly its own condition."""
+"""Reports of tables: each rule of their health under exactly its own condition; rows of reports."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,10 +15,24 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import DatasetMissing
-from lancestat.report.gather import gather
-from lancestat.report.tables import TableReport
-from lancestat.report.values import Health
+from lancestat.report.gather import (
+    FRAGMENTS,
+    RUNS,
+    STATISTICS,
+    CellType,
+    ReportTable,
+    Row,
+    RowShape,
+    fragment_rows,
+    gather,
+    report_tables,
+    run_rows,
+    statistics_rows,
+)
+from lancestat.report.tables import FragmentReport, TableReport
+from lancestat.report.values import Health, ProjectReport
 from lancestat.runs.result import Status
+from lancestat.spec.load import load_project
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -28,10 +42,13 @@ from lancestat.spec.model import (
     Publish,
     Refresh,
     StaleBounds,
+    Table,
 )
 from lancestat.state.values import NodeRun, RunRecord
+from tests.cli.statuses import NOW, SHOWN, join, ran, table
 from tests.report.gathering import Gathering
 from tests.runs.world import World, orders
+from tests.spec.conftest import PROJECT
 
 HOUR = timedelta(hours=1)
 
@@ -429,3 +446,139 @@ def test_the_state_is_read_once_for_all_tables(
 def test_a_report_may_have_no_nodes(gathering: Gathering) -> None:
     report = gather(gathering.spec(), gathering.world.state, gathering.world.clock, [])
     assert (report.nodes, report.health, dict(report.reads)) == ((), Health.OK, {})
+
+
+ENVIRONMENT = {
+    "B_VERSIONS": "0",
+    "B_AGE": "37m",
+    "B_ROWS": "0.0123",
+    "B_WARN": "41m",
+    "B_ERR": "43m",
+}
+
+
+def declared(folder: Path, policy: str) -> Table:
+    (folder / "lancestat_project.yml").write_text(PROJECT)
+    (folder / "specs").mkdir()
+    (folder / "specs" / "shop.yml").write_text(f"""\
+policies: [{{name: lazy, allow.stale: {policy}}}]
+tables:
+  - name: orders
+    uri: orders.lance
+    policy: lazy
+    freshness:
+      warn_after: "{{{{ env_var('B_WARN') }}}}"
+      error_after: "{{{{ env_var('B_ERR') }}}}"
+""")
+    spec = load_project(folder, environment=ENVIRONMENT)
+    [table] = spec.nodes
+    assert isinstance(table, Table)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [
+        (
+            "max_versions: \"{{ env_var('B_VERSIONS') | int }}\"",
+            "{{ env_var('B_VERSIONS') | int }}",
+        ),
+        ("max_age: \"{{ env_var('B_AGE') }}\"", "{{ env_var('B_AGE') }}"),
+        (
+            "max_changed_rows: \"{{ env_var('B_ROWS') | float }}\"",
+            "{{ env_var('B_ROWS') | float }}",
+        ),
+    ],
+)
+def test_problems_name_the_variables_of_bounds(
+    gathering: Gathering, tmp_path: Path, bound: str, words: str
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    table = declared(folder, f"{{{bound}}}")
+    gathering.world.run()
+    lance.write_dataset(orders(100, 125), str(gathering.world.path), mode="append")
+    gathering.world.clock.now = gathering.committed_at(2) + timedelta(hours=1)
+    report = gathering.report(policy=table.policy, freshness=table.freshness)
+    refused, outdated = report.problems
+    assert refused.endswith(f"the policy accepts {words}.")
+    assert outdated.endswith("error_after is {{ env_var('B_ERR') }}.")
+    gathering.world.clock.now = gathering.committed_at(2) + timedelta(minutes=42)
+    warned = gathering.report(freshness=table.freshness, policy=table.policy).problems[-1]
+    assert warned.endswith("warn_after is {{ env_var('B_WARN') }}.")
+
+
+TABLE = replace(
+    table("orders"),
+    fragments=(FragmentReport(7, 90, 10, 2, None, 1), FragmentReport(8, 1, 0, 1, 5, 3)),
+)
+
+
+def names(rows: Iterable[Row]) -> set[str]:
+    return {name for row in rows for name in row}
+
+
+def test_every_column_is_filled_somewhere_and_typed() -> None:
+    rows = [*statistics_rows(SHOWN)]
+    assert names(rows) == set(STATISTICS.columns)
+    shape = STATISTICS.table(rows)
+    assert shape.schema.field("computed_at").type == pa.timestamp("us", "UTC")
+    assert shape.schema.field("changed_rows").type == pa.float64()
+    assert shape.column("computed_at").to_pylist()[0] == SHOWN.computed_at
+    assert names(fragment_rows(TABLE)) == set(FRAGMENTS.columns)
+    ended = [*run_rows([*TABLE.runs, *join("near").runs])]
+    assert names(ended) >= set(RUNS.columns)
+    assert RUNS.table(ended).column("pairs").to_pylist() == [None, 4_000_000]
+
+
+def test_the_columns_of_runs_are_those_of_their_json() -> None:
+    assert RUNS.columns["reasons"] is CellType.TEXTS
+    assert RUNS.columns["status"] is RUNS.columns["strategy"] is CellType.TEXT
+    assert RUNS.columns["elapsed_seconds"] is RUNS.columns["recall"] is CellType.NUMBER
+    assert RUNS.columns["rows_scanned"] is RUNS.columns["pairs"] is CellType.COUNT
+    [row] = RUNS.table(run_rows([ran("orders")])).to_pylist()
+    assert (row["node"], row["kind"], row["reasons"]) == ("orders", "table", ["rows_appended"])
+    assert (row["run_id"], row["finished_at"]) == ("4f1c", ran("orders").finished_at)
+
+
+def test_columns_without_statistics_have_rows_without_figures() -> None:
+    *_, missing = statistics_rows(replace(SHOWN, missing=("o_new",), use=False, reason="stale"))
+    assert (missing["column"], missing["type"], missing["verdict"]) == ("o_new", "double", "refuse")
+    assert missing["fragments_covered"] == 0
+    assert missing["min"] is missing["null_count"] is missing["distinct_count"] is None
+
+
+@pytest.mark.parametrize("shape", [STATISTICS, RUNS, FRAGMENTS])
+def test_a_table_may_have_no_rows(shape: RowShape) -> None:
+    empty = shape.table([])
+    assert (empty.num_rows, empty.column_names) == (0, list(shape.columns))
+
+
+def test_only_requested_views_are_computed() -> None:
+    lost = replace(TABLE, status=None, fragments=())
+    asked: list[str] = []
+
+    def report() -> ProjectReport:
+        asked.append("report")
+        return ProjectReport("shop", "dev", NOW, (TABLE, lost), {})
+
+    def runs() -> dict[str, tuple[object, ...]]:
+        asked.append("runs")
+        old, new = (replace(ran("a"), finished_at=NOW.replace(year=y)) for y in (2020, 2025))
+        return {"a": (old,), "b": (new,)}
+
+    every = report_tables(frozenset(ReportTable), report, runs)  # type: ignore[arg-type]
+    assert {name: rows.num_rows for name, rows in every.items()} == {
+        "statistics": 2,
+        "runs": 2,
+        "fragments": 2,
+    }
+    assert [at.year for at in every["runs"].column("finished_at").to_pylist()] == [2025, 2020]
+    assert every["fragments"].column("columns").to_pylist() == [3, 3]
+    assert asked == ["runs", "report"]
+    for name, needs in (("runs", "runs"), ("statistics", "report"), ("fragments", "report")):
+        asked.clear()
+        assert list(report_tables([ReportTable(name)], report, runs)) == [name]  # type: ignore[arg-type]
+        assert asked == [needs]
+    assert report_tables([], report, runs) == {}  # type: ignore[arg-type]
+    assert isinstance(TABLE, TableReport)

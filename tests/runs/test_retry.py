@@ -19,9 +19,8 @@ from lancestat.runs.result import NodeResult, RunResult, Status, UnfinishedNodes
 from lancestat.spec.model import Table
 from lancestat.state.values import NodeRun, RunRecord
 from tests.joins.joined import JoinWorld, opened, vectors
-from tests.runs.local import scan_locally
 from tests.runs.test_scheduler import statuses
-from tests.runs.world import PLACE, orders, write_project
+from tests.runs.world import PLACE, orders, scan_locally, write_project
 
 # Makes scans of these nodes fail, until it is called again.
 Break = Callable[..., None]

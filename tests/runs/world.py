@@ -1,9 +1,9 @@
-"""A project over real Lance tables whose fragments are read in this process instead of on Spark."""
+"""A table that runs work on, in this process, and projects whose fragments are read here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -11,8 +11,12 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
+import pytest
 
+import lancestat.joins.run
+import lancestat.tables.run
 from lancestat.errors import Location
+from lancestat.joins.run import OpenJoin
 from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.lake.open import open_pinned, pinned_reads
@@ -184,3 +188,40 @@ def write_project(
         lines.append(f"  - {named if isinstance(table, str) else json.dumps(table)}")
     (folder / "specs" / "shop.yml").write_text("\n".join([*lines, ""]))
     return Project.load(folder)
+
+
+ScanResults = Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]
+# Called with the node before each of its scans.
+Before = Callable[[str], None]
+
+
+def scan_locally(
+    monkeypatch: pytest.MonkeyPatch, before: Before, open_join: OpenJoin = no_join
+) -> None:
+    """Scan in this process, after a call-back of the test."""
+
+    class LocalScanner:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __enter__(self) -> LocalScanner:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def cancel(self) -> None:
+            pass
+
+        def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> ScanResults:
+            for scanned in World(Path(table.uri)).scan(node, table, ReadFragments(tuple(scans))):
+                before(node)
+                yield scanned
+
+    class LocalOpener:
+        def __init__(self, *_: object) -> None:
+            self.open = open_join
+
+    monkeypatch.setattr(lancestat.tables.run, "SparkScanner", LocalScanner)
+    monkeypatch.setattr(lancestat.tables.run, "ProcessScanner", LocalScanner)
+    monkeypatch.setattr(lancestat.joins.run, "JoinOpener", LocalOpener)
