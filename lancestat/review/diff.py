@@ -16,7 +16,6 @@ from lancestat.review.evidence import (
     ReviewedTypes,
     SourceChange,
     SourceTables,
-    Taken,
     compare_tables,
     gather,
     is_state_trusted,
@@ -66,6 +65,12 @@ class NodePair:
         return node
 
     @property
+    def change(self) -> Change:
+        if self.old is None:
+            return Change.ADDED
+        return Change.REMOVED if self.new is None else Change.CHANGED
+
+    @property
     def names(self) -> frozenset[str]:
         """Its names on both sides."""
         return frozenset(node.name for node in (self.old, self.new) if node is not None)
@@ -104,6 +109,7 @@ def _alone(nodes: Iterable[Node]) -> dict[Key, Node]:
     return {identity: node for identity, node in alone.items() if node is not None}
 
 
+_STATE_MOVED = "the state is elsewhere: unless it is moved too, runs know nothing of earlier ones"
 _FELT_BY_READERS = frozenset((Risk.DATASET_MOVED, Risk.OUTPUT_MOVED, Risk.JOIN_MEANING_CHANGED))
 
 
@@ -141,7 +147,14 @@ class Comparison:
             is_opened=state is not None,
             has_moved=any(node.kind is Source.lists for node in one_sided),
         )
-        pairs = [_completed(pair, tables) for pair in pairs]
+        # A source may make a table that only one side declares.
+        pairs = [
+            NodePair(
+                pair.old or tables.partner(pair.node, is_new=True),
+                pair.new or tables.partner(pair.node, is_new=False),
+            )
+            for pair in pairs
+        ]
         changed = [
             (pair, change) for pair in pairs if (change := self._changed(pair, tables)) is not None
         ]
@@ -152,6 +165,8 @@ class Comparison:
                 for spec in (self.base, self.head)
             )
         )
+        has_moved = any(setting.name == "state" for setting in settings)
+        moved = (_STATE_MOVED,) if has_moved else ()
         return Diff(
             project=self.mask.line(self.head.name),
             target=self.mask.line(self.head.target.name),
@@ -160,7 +175,7 @@ class Comparison:
             nodes=tuple(self._node(pair, change, evidence) for pair, change in changed),
             unchanged=len(pairs) - len(changed),
             settings=settings,
-            notes=(*_moved_state(settings), *evidence.notes),
+            notes=(*moved, *evidence.notes),
             base_commit=self.commits[0],
             head_commit=self.commits[1],
         )
@@ -175,7 +190,8 @@ class Comparison:
                 before, after = without_defaults(before), without_defaults(after)
         changed = changes(before, after)
         if old is not None and new is not None and old.name != new.name:
-            changed = (_renamed(old, new), *changed)
+            before_name, name = (Property(node.name, node.name, node.name) for node in (old, new))
+            changed = (PropertyChange("name", before_name, name), *changed)
         type = self.types[pair.node.kind.value]
         if stands_for_source(pair.node):
             given, unknown = tables.of(pair.node.name)
@@ -186,7 +202,9 @@ class Comparison:
             return SourceChange(old, new, defaults, given, unknown, taken)
         return type.change(old, new, changed) if changed else None
 
-    def _taken(self, name: str, tables: SourceTables) -> Iterator[Taken]:
+    def _taken(
+        self, name: str, tables: SourceTables
+    ) -> Iterator[tuple[str, tuple[str, ...], NodeChange]]:
         """Yield the tables that a source of HEAD takes from other sources of BASE."""
         for giver, names in tables.taken.get(name, {}).items():
             old, new = self.base.node(giver), self.head.node(name)
@@ -197,7 +215,7 @@ class Comparison:
             change = self.types[new.kind.value].change(
                 old.located({old.dataset_uri: new.dataset_uri}), new, changed
             )
-            yield Taken(giver, tuple(sorted(names)), change)
+            yield giver, tuple(sorted(names)), change
 
     def _properties(
         self, spec: ProjectSpec, node: Node, tables: SourceTables
@@ -238,7 +256,7 @@ class Comparison:
         return NodeDiff(
             name=mask.line(node.name),
             kind=node.kind,
-            change=_change_of(pair),
+            change=pair.change,
             location=replace(node.location, file=mask.line(node.location.file)),
             previous_name=mask.line(old.name) if is_renamed and old is not None else None,
             owners=mask.lines(dict.fromkeys(self._owners(pair))),
@@ -264,31 +282,6 @@ class Comparison:
         readers = [reader for reader, reads in dependencies(self.head).items() if name in reads]
         if readers:
             yield f"read by {', '.join(readers)}"
-
-
-def _completed(pair: NodePair, tables: SourceTables) -> NodePair:
-    """Return a pair with what a source makes of a table that only one side declares."""
-    if pair.old is None:
-        return replace(pair, old=tables.partner(pair.node, is_new=True))
-    if pair.new is None:
-        return replace(pair, new=tables.partner(pair.node, is_new=False))
-    return pair
-
-
-def _moved_state(settings: Iterable[PropertyChange]) -> Iterator[str]:
-    if any(setting.name == "state" for setting in settings):
-        yield "the state is elsewhere: unless it is moved too, runs know nothing of earlier ones"
-
-
-def _change_of(pair: NodePair) -> Change:
-    if pair.old is None:
-        return Change.ADDED
-    return Change.REMOVED if pair.new is None else Change.CHANGED
-
-
-def _renamed(old: Node, new: Node) -> PropertyChange:
-    before, after = (Property(node.name, node.name, node.name) for node in (old, new))
-    return PropertyChange("name", before, after)
 
 
 def _origins(spec: ProjectSpec, node: Node) -> Origins:

@@ -269,30 +269,11 @@ def _property(source: Source, key: str, mask: Mask) -> Property | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Tables that another source gave on BASE, and what changes with the keys of the new one."""
-
-    giver: str
-    names: tuple[str, ...]
-    change: NodeChange
-
-    @property
-    def note(self) -> str:
-        """Which tables these are, and which of their keys differ."""
-        keys = ", ".join(changed.name for changed in self.change.changed) or "nothing"
-        return f"takes {_listed(self.names)} from {self.giver}; what changes for them: {keys}"
-
-    def placed(self, risk: RiskNote) -> RiskNote:
-        """Return a risk of these tables with their names."""
-        return RiskNote(risk.risk, f"{risk.sentence} (tables from {self.giver})")
-
-
-@dataclass(frozen=True, slots=True)
 class SourceChange:
     """A source on both sides: the keys of its tables, and the tables themselves.
 
-    `unknown` says why it is not known what a side gives; `taken` are tables that other sources of
-    BASE gave.
+    `unknown` says why it is not known what a side gives. `taken` are names of tables that another
+    source of BASE gave, after the name of that, and what changes with the keys of the new one.
     """
 
     old: Node | None
@@ -300,7 +281,7 @@ class SourceChange:
     defaults: NodeChange
     tables: TablesChange
     unknown: str | None = None
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[tuple[str, tuple[str, ...], NodeChange], ...] = ()
 
     @property
     def changed(self) -> tuple[PropertyChange, ...]:
@@ -313,57 +294,45 @@ class SourceChange:
 
     def judge(self, evidence: Evidence) -> Findings:
         """Return what the tables lose and gain."""
-        old, new = self.old, self.new
-        is_both = old is not None and new is not None
-        findings = self.defaults.judge(evidence) if is_both else Findings()
-        more = _much_more(self, is_new=old is None)
-        taken = [(part, part.change.judge(evidence)) for part in self.taken]
-        costs = [findings.cost_bytes, *(found.cost_bytes for _, found in taken)]
-        costs_more = bool(more) or None in costs
+        lost, gained, is_known = self.tables.lost, self.tables.gained, self.tables.is_known
+        findings = self.defaults.judge(evidence) if self.old and self.new else Findings()
+        risks, notes, cost = [*findings.risks], [*findings.notes], findings.cost_bytes
+        for giver, names, change in self.taken:
+            judged = change.judge(evidence)
+            cost = None if judged.cost_bytes is None else cost
+            for note in judged.risks:
+                risks.append(RiskNote(note.risk, f"{note.sentence} (tables from {giver})"))
+            keys = ", ".join(changed.name for changed in change.changed) or "nothing"
+            notes.append(f"takes {_listed(names)} from {giver}; what changes for them: {keys}")
+        if lost or (self.new is None and not is_known):
+            text = f"nothing refreshes the statistics of {_counted(lost)}"
+            risks.append(RiskNote(Risk.COVERAGE_LOST, text))
+        if gained or (self.old is None and not is_known):
+            cost = None
+            text = f"the first run reads an unknown amount more for {_counted(gained)}"
+            risks.append(RiskNote(Risk.COST_INCREASED, text))
+        if not is_known:
+            text = f"which tables come and go is not known: {self.unknown}"
+            risks.append(RiskNote(Risk.EFFECT_UNKNOWN, text))
         return replace(
             findings,
             tables=None if self.tables.is_empty else self.tables,
-            cost_bytes=None if costs_more else findings.cost_bytes,
-            risks=(
-                *findings.risks,
-                *(part.placed(note) for part, found in taken for note in found.risks),
-                *_lost(self, is_gone=new is None),
-                *more,
-                *_unknown(self),
-            ),
-            notes=(*findings.notes, *(part.note for part in self.taken), *_consequences(self)),
+            cost_bytes=cost,
+            risks=tuple(risks),
+            notes=(*notes, *_consequences(self.tables)),
         )
 
 
-def _lost(change: SourceChange, *, is_gone: bool) -> Iterator[RiskNote]:
-    lost = change.tables.lost
-    whose = f"{count(len(lost), 'table')}: {_listed(lost)}" if lost else "its tables"
-    if lost or (is_gone and not change.tables.is_known):
-        sentence = f"nothing refreshes the statistics of {whose}"
-        yield RiskNote(Risk.COVERAGE_LOST, sentence)
+def _counted(names: tuple[str, ...]) -> str:
+    return f"{count(len(names), 'table')}: {_listed(names)}" if names else "its tables"
 
 
-def _much_more(change: SourceChange, *, is_new: bool) -> tuple[RiskNote, ...]:
-    gained = change.tables.gained
-    if not gained and not (is_new and not change.tables.is_known):
-        return ()
-    what = f"{count(len(gained), 'table')}: {_listed(gained)}" if gained else "its tables"
-    sentence = f"the first run reads an unknown amount more for {what}"
-    return (RiskNote(Risk.COST_INCREASED, sentence),)
-
-
-def _unknown(change: SourceChange) -> Iterator[RiskNote]:
-    if not change.tables.is_known:
-        sentence = f"which tables come and go is not known: {change.unknown}"
-        yield RiskNote(Risk.EFFECT_UNKNOWN, sentence)
-
-
-def _consequences(change: SourceChange) -> Iterator[str]:
-    if change.tables.lost:
+def _consequences(tables: TablesChange) -> Iterator[str]:
+    if tables.lost:
         yield "what is published stays in the manifests of these tables, where readers may find it"
         yield "'lancestat gc' drops what the state knows of them"
-    if change.tables.renamed:
-        names = tuple(f"{old} is now {new}" for old, new in change.tables.renamed)
+    if tables.renamed:
+        names = tuple(f"{old} is now {new}" for old, new in tables.renamed)
         yield f"queries and selections need other names: {_listed(names)}"
 
 

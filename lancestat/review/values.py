@@ -330,11 +330,11 @@ def target_properties(
 
 def without_flags(properties: Properties) -> dict[str, Property]:
     """Return properties less the switches that are as most nodes have them."""
-    return {name: entry for name, entry in properties.items() if not _is_usual_flag(entry)}
-
-
-def _is_usual_flag(entry: Property) -> bool:
-    return entry.is_default and entry.key is not None and entry.key.shape is FLAG
+    return {
+        name: entry
+        for name, entry in properties.items()
+        if not (entry.is_default and entry.key is not None and entry.key.shape is FLAG)
+    }
 
 
 def changes(old: Properties, new: Properties) -> tuple[PropertyChange, ...]:
