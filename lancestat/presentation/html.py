@@ -219,15 +219,15 @@ def _run(view: RunView, page: Page) -> Markup:
 @FORMAT.renders(StatusView)
 def _status(view: StatusView, page: Page) -> Markup:
     html = _Writer(page)
-    well = sum(node.health == "ok" for node in view.nodes)
-    listed = [node for node in view.nodes if node.health != "ok" or well <= WELL_LISTED]
-    columns = [column for column in COLUMNS if any(getattr(node, column[0]) for node in listed)]
+    well = sum(words["health"] == "ok" for _, words in view.nodes)
+    listed = [row for row in view.nodes if row[1]["health"] != "ok" or well <= WELL_LISTED]
+    columns = [column for column in COLUMNS if any(words[column[0]] for _, words in listed)]
     names = [name for name, _, _ in columns] + ["last_run"]
     rows: list[Sequence[str] | Markup] = []
-    for node in listed:
-        state = html.state(node.health, node.health)
-        rows.append((state, *(getattr(node, name) for name in names)))
-        rows += html.below(len(names) + 1, node.problems, node.health)
+    for node, words in listed:
+        state = html.state(words["health"], words["health"])
+        rows.append((state, *(words[name] for name in names)))
+        rows += html.below(len(names) + 1, node.problems, words["health"])
     head = ["", *(title for _, title, _ in columns), "last run"]
     right = [index for index, name in enumerate(names, start=1) if name in RIGHT]
     counts = ", ".join(text for text, _ in view.counts) or "No nodes declared"

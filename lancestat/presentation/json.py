@@ -33,7 +33,7 @@ from lancestat.version import __version__
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
-    from lancestat.report.values import NodeStatus
+    from lancestat.report.values import NodeReport
     from lancestat.review.values import (
         ColumnsChange,
         NodeDiff,
@@ -219,13 +219,12 @@ def _status(view: StatusView, page: Page) -> Payload:
         target=report.target,
         made_at=format_instant(report.made_at),
         status=report.health.value,
-        nodes=[_node_status(node, report.made_at) for node in view.nodes],
+        nodes=[_node_status(node, report.made_at) for node in report.nodes],
         **_sources(report.sources),
     )
 
 
-def _node_status(status: NodeStatus, now: datetime) -> Payload:
-    node = status.report
+def _node_status(node: NodeReport, now: datetime) -> Payload:
     return {
         "name": node.spec.name,
         "kind": node.spec.kind.value,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count, visible
@@ -31,7 +31,6 @@ from lancestat.presentation.views import (
 )
 
 if TYPE_CHECKING:
-    from lancestat.report.values import NodeStatus
     from lancestat.review.values import ColumnsChange, TablesChange
 
 MAX_CHARACTERS = 65_000
@@ -112,31 +111,28 @@ def _status(view: StatusView, page: Page) -> Iterator[str]:
     yield f"**{counts}.**" if counts else "No nodes declared."
     if view.gone:
         yield from ("", prose(view.gone))
-    well = sum(node.health == "ok" for node in view.nodes)
-    listed = [node for node in view.nodes if node.health != "ok" or well <= WELL_LISTED]
-    listed.sort(key=lambda node: _HEALTH_ORDER.index(node.health))
-    problems = [f"- {cell(node.name)}: {prose(text)}" for node in listed for text in node.problems]
+    well = sum(words["health"] == "ok" for _, words in view.nodes)
+    listed = [row for row in view.nodes if row[1]["health"] != "ok" or well <= WELL_LISTED]
+    listed.sort(key=lambda row: _HEALTH_ORDER.index(row[1]["health"]))
+    problems = [
+        f"- {cell(words['name'])}: {prose(text)}"
+        for node, words in listed
+        for text in node.problems
+    ]
     if problems:
         yield from ("", *problems)
     if listed:
-        yield from ("", *_STATUS_HEAD, *map(_status_row, listed))
+        yield from ("", *_STATUS_HEAD, *(_status_row(words) for _, words in listed))
     if well > WELL_LISTED:
         yield ""
         yield f"{count(well, 'node is', 'nodes are')} well and not listed."
 
 
-def _status_row(node: NodeStatus) -> str:
-    texts = (
-        node.verdict,
-        node.behind,
-        node.changed,
-        node.columns,
-        node.age,
-        node.rows_age,
-        node.last_run,
-    )
-    sign = f"{cell(HEALTH_SYMBOLS[node.health])} {node.health}"
-    return f"| {sign} | {cell(node.name)} | {' | '.join(map(prose, texts))} |"
+def _status_row(words: Mapping[str, str]) -> str:
+    names = ("verdict", "behind", "changed", "columns", "age", "rows_age", "last_run")
+    sign = f"{cell(HEALTH_SYMBOLS[words['health']])} {words['health']}"
+    texts = (prose(words[name]) for name in names)
+    return f"| {sign} | {cell(words['name'])} | {' | '.join(texts)} |"
 
 
 @FORMAT.renders(QueryView)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count, large, size
@@ -23,14 +23,16 @@ from lancestat.report.values import (
     NodeRunFigures,
     health_counts,
     node_run,
-    node_status,
     one_line,
+    status_words,
 )
 from lancestat.runs.actions import gone_words
 from lancestat.runs.result import Status
 
 if TYPE_CHECKING:
-    from lancestat.report.values import ProjectReport
+    from datetime import datetime
+
+    from lancestat.report.values import NodeReport, ProjectReport
     from lancestat.runs.result import PastRun, RunResult
     from lancestat.spec.model import ProjectSpec
     from lancestat.state.retention import GarbageReport
@@ -47,10 +49,15 @@ def show_view(status: TableStatus) -> ShowView:
 
 
 def status_view(report: ProjectReport) -> StatusView:
-    nodes = tuple(node_status(node, report.made_at) for node in report.nodes)
+    nodes = tuple(_status_row(node, report.made_at) for node in report.nodes)
     project, target = one_line(report.name), one_line(report.target)
     counts = health_counts(report.nodes)
     return StatusView(project, target, report, nodes, counts, gone_words(report.sources))
+
+
+def _status_row(node: NodeReport, now: datetime) -> tuple[NodeReport, dict[str, str]]:
+    shown = replace(node, problems=tuple(map(one_line, node.problems)))
+    return shown, status_words(node, now)
 
 
 def run_view(result: RunResult) -> RunView:

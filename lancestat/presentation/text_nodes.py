@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.formats import (
@@ -29,7 +29,7 @@ from lancestat.presentation.views import (
 )
 
 if TYPE_CHECKING:
-    from lancestat.report.values import NodeRunFigures, NodeStatus
+    from lancestat.report.values import NodeReport, NodeRunFigures
     from lancestat.runs.result import PastRun
     from lancestat.tables.unpublish import UnpublishedNode
 
@@ -330,9 +330,9 @@ def status_lines(view: StatusView, page: Page) -> list[str]:
     """Return a line per node, below it in sentences what is wrong, and a summary."""
     if not view.nodes:
         return ["No nodes declared.", *gone_lines(view, page)]
-    well = sum(node.health == "ok" for node in view.nodes)
+    well = sum(words["health"] == "ok" for _, words in view.nodes)
     is_folded = well > WELL_LISTED and not page.verbose
-    nodes = [node for node in view.nodes if not (is_folded and node.health == "ok")]
+    nodes = [row for row in view.nodes if not (is_folded and row[1]["health"] == "ok")]
     lines = [paint(f"Status of {view.project}, target {view.target}", "title"), ""]
     if nodes:
         lines += _listed(nodes, page.width)
@@ -344,9 +344,13 @@ def status_lines(view: StatusView, page: Page) -> list[str]:
     return [*lines, "", f"{counts}.", *gone_lines(view, page)]
 
 
-def _listed(nodes: Sequence[NodeStatus], width: int) -> list[str]:
+# A node, and its texts by column.
+StatusRow = tuple["NodeReport", Mapping[str, str]]
+
+
+def _listed(nodes: Sequence[StatusRow], width: int) -> list[str]:
     """Return all about a node on its line as far as that has room, the rest below it."""
-    columns = [column for column in COLUMNS if any(getattr(node, column[0]) for node in nodes)]
+    columns = [column for column in COLUMNS if any(words[column[0]] for _, words in nodes)]
     beside = len(columns)
     least = sum(column in COLUMNS[:_KEPT_COLUMNS] for column in columns)
     while beside > least and _breadth(_table(columns[:beside], nodes)) > width:
@@ -354,22 +358,19 @@ def _listed(nodes: Sequence[NodeStatus], width: int) -> list[str]:
     head, *lines = _table(columns[:beside], nodes)
     breadth = _breadth([head, *lines])
     room = 0 if beside < len(columns) else width - breadth - len(_MARGIN)
-    is_any_beside = any(0 < len(node.last_run) <= room for node in nodes)
+    is_any_beside = any(0 < len(words["last_run"]) <= room for _, words in nodes)
     page = [_beside(head, breadth, paint(_LAST_RUN, "note")) if is_any_beside else head]
-    for node, line in zip(nodes, lines, strict=True):
-        rest = [
-            phrase.format(text)
-            for name, _, phrase in columns[beside:]
-            if (text := getattr(node, name))
-        ]
-        if len(node.last_run) <= room:
-            line = _beside(line, breadth, node.last_run)
-        elif node.last_run:
-            rest.append(f"{_LAST_RUN}: {node.last_run}")
+    for (node, words), line in zip(nodes, lines, strict=True):
+        rest = [phrase.format(words[name]) for name, _, phrase in columns[beside:] if words[name]]
+        if len(words["last_run"]) <= room:
+            line = _beside(line, breadth, words["last_run"])
+        elif words["last_run"]:
+            rest.append(f"{_LAST_RUN}: {words['last_run']}")
         page.append(line)
         page += [paint(text, "note") for text in _under("; ".join(rest), width)]
-        tone = _HEALTH_TONES[node.health]
-        page += [paint(text, tone) for problem in node.problems for text in _under(problem, width)]
+        tone = _HEALTH_TONES[words["health"]]
+        below = (text for problem in node.problems for text in _under(problem, width))
+        page += [paint(text, tone) for text in below]
     return page
 
 
@@ -381,15 +382,17 @@ def _beside(line: str, breadth: int, text: str) -> str:
     return f"{line}{' ' * (breadth - cell_width(line))}{_MARGIN}{text}".rstrip()
 
 
-def _table(columns: Sequence[tuple[str, str, str]], nodes: Sequence[NodeStatus]) -> list[str]:
+def _table(columns: Sequence[tuple[str, str, str]], nodes: Sequence[StatusRow]) -> list[str]:
     head = ["", *(head for _, head, _ in columns)]
-    rows = [[_sign(node), *(getattr(node, name) for name, _, _ in columns)] for node in nodes]
+    rows = [
+        [_sign(words["health"]), *(words[name] for name, _, _ in columns)] for _, words in nodes
+    ]
     right = [index for index, (name, _, _) in enumerate(columns, 1) if name in RIGHT]
     return table(rows, head=head, right=right, indent=_MARGIN)
 
 
-def _sign(node: NodeStatus) -> str:
-    return paint(f"{HEALTH_SYMBOLS[node.health]} {node.health:<5}", _HEALTH_TONES[node.health])
+def _sign(health: str) -> str:
+    return paint(f"{HEALTH_SYMBOLS[health]} {health:<5}", _HEALTH_TONES[health])
 
 
 def _under(text: str, width: int) -> list[str]:

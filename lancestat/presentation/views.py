@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lancestat.query.sql.explain import PlanExplanation
     from lancestat.report.gather import Row
     from lancestat.report.tables import TableFigures
-    from lancestat.report.values import NodeRunFigures, NodeStatus, ProjectReport
+    from lancestat.report.values import NodeReport, NodeRunFigures, ProjectReport
     from lancestat.review.values import ColumnsChange, Diff, PropertyChange, TablesChange
     from lancestat.runs.actions import SourceFindings
     from lancestat.runs.result import NodeResult, PastRun
@@ -180,7 +180,9 @@ class ShowView(NamedTuple):
 
 
 class StatusView(NamedTuple):
-    """The state of nodes: `counts` has how many are of each health, in words, the best first.
+    """The state of nodes, each with its texts by column.
+
+    `counts` has how many are of each health, in words, the best first.
 
     `gone` names in words the tables that the sources no longer have.
     """
@@ -188,7 +190,7 @@ class StatusView(NamedTuple):
     project: str
     target: str
     report: ProjectReport
-    nodes: tuple[NodeStatus, ...]
+    nodes: tuple[tuple[NodeReport, Mapping[str, str]], ...]
     counts: tuple[tuple[str, str], ...]
     gone: str = ""
 

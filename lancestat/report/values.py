@@ -330,42 +330,22 @@ _COUNTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
-    """One node on a line; texts are empty where there is nothing to tell.
+def status_words(node: NodeReport, now: datetime) -> dict[str, str]:
+    """Return the texts of one node on a line, by column, without secrets; empty for nothing.
 
-    `report` is what is known of it, `verdict` the word that matters most.
-    `behind` counts versions and `changed` is the share of rows that changed since, where there are
-    any. `columns` tells how many of the wanted ones have statistics. `age` is that of the
-    statistics or of the join's result, `rows_age` that of the newest rows.
+    `verdict` is the word that matters most. `behind` counts versions and `changed` is the share of
+    rows that changed since, where there are any. `columns` tells how many of the wanted ones have
+    statistics. `age` is that of the statistics or of the join's result, `rows_age` that of the
+    newest rows.
     """
-
-    report: NodeReport
-    name: str
-    health: str
-    verdict: str
-    behind: str
-    changed: str
-    columns: str
-    age: str
-    rows_age: str
-    last_run: str
-    problems: tuple[str, ...]
-
-
-def node_status(node: NodeReport, now: datetime) -> NodeStatus:
-    """Return the texts of one node, on one line each and without secrets."""
-    words = {"behind": "", "changed": "", "columns": "", **node.words}
-    return NodeStatus(
-        report=node,
-        name=one_line(node.spec.name),
-        health=node.health.value,
-        **words,
-        age=_since(node.made_at, now),
-        rows_age=_since(node.changed_at, now),
-        last_run=_last_run(node.runs[0], now) if node.runs else "",
-        problems=tuple(map(one_line, node.problems)),
-    )
+    return {
+        "name": one_line(node.spec.name),
+        "health": node.health.value,
+        **{"behind": "", "changed": "", "columns": "", **node.words},
+        "age": _since(node.made_at, now),
+        "rows_age": _since(node.changed_at, now),
+        "last_run": _last_run(node.runs[0], now) if node.runs else "",
+    }
 
 
 def health_counts(nodes: Iterable[NodeReport]) -> tuple[tuple[str, str], ...]:

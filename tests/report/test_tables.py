@@ -119,25 +119,6 @@ def test_statistics_that_the_policy_refuses_are_an_error(gathering: Gathering) -
     assert [fragment.covered for fragment in report.fragments] == [3, 3, 3, 3, 0]
 
 
-@pytest.mark.parametrize(
-    ("bounds", "health", "reason"),
-    [
-        (True, Health.OK, "stale_accepted"),
-        (StaleBounds(max_versions=1), Health.OK, "stale_accepted"),
-        (StaleBounds(max_changed_rows=0.2), Health.OK, "stale_accepted"),
-        (StaleBounds(max_changed_rows=0.19), Health.ERROR, "stale"),
-        (StaleBounds(max_versions=1, max_changed_rows=0.1), Health.ERROR, "stale"),
-    ],
-)
-def test_accepted_staleness_is_healthy(
-    gathering: Gathering, bounds: bool | StaleBounds, health: Health, reason: str
-) -> None:
-    gathering.world.run()
-    append(gathering.world)
-    report = gathering.report(policy=Policy(allow_stale=bounds))
-    assert (report.health, report.reason) == (health, reason)
-
-
 def test_the_number_of_changed_rows_is_unknown_after_a_cleanup(
     gathering: Gathering,
 ) -> None:
@@ -341,19 +322,6 @@ def test_a_failed_last_run_is_an_error_until_another_succeeds(
     # Once a run has found it healthy, idle runs are not recorded again.
     world.run()
     assert len(gathering.report().runs) == 3
-
-
-def test_statistics_that_only_the_state_has_are_judged_like_others(gathering: Gathering) -> None:
-    gathering.world.publish = Publish.NONE
-    assert gathering.report().reason == "absent"
-    gathering.world.run()
-    report = gathering.report()
-    assert (report.health, report.reason) == (Health.OK, "current")
-    append(gathering.world)
-    report = gathering.report(policy=Policy(None, None, StaleBounds(max_changed_rows=0.2)))
-    assert (report.health, report.reason) == (Health.OK, "stale_accepted")
-    assert report.status is not None
-    assert (report.status.versions_behind, report.status.changed_rows) == (1, 0.2)
 
 
 def test_a_policy_that_refreshes_when_stale_is_judged_by_its_bounds(

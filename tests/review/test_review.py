@@ -80,12 +80,6 @@ def test_the_dataset_of_base_is_read_where_that_of_head_is_missing(
     assert lake.asked == ["s3://lake/orders.lance"]
 
 
-def test_changes_of_metadata_open_no_dataset(sides: Sides, lake: Lake) -> None:
-    described = ORDERS.replace("columns", "description: x, owner: y, publish: none, columns")
-    assert not sides.diff(ORDERS, described).is_empty
-    assert lake.asked == []
-
-
 def test_a_value_of_the_environment_is_compared_but_not_shown(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
