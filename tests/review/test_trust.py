@@ -1,16 +1,19 @@
-"""Requests of a diff with credentials, recorded by a server in place of an object store."""
+"""Requests of a diff with credentials, recorded by servers in place of stores and catalogs."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import lance_namespace as ns
 import pytest
 
 from lancestat.errors import StateError, UsageError
+from lancestat.lake import catalogs
 from lancestat.presentation.markdown import prose
 from lancestat.review.values import Diff
 from tests.presentation.rendering import as_json, as_markdown, as_text
@@ -23,25 +26,27 @@ EMPTY = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 
 @dataclass
 class Store:
-    """A store without files, whose state cannot be listed, and the requests that it got."""
+    """A server without tables, and the requests that it got, with their headers."""
 
     url: str = ""
     requests: list[str] = field(default_factory=list)
 
 
-@pytest.fixture
-def store() -> Iterator[Store]:
+@contextmanager
+def recording(status: int, answer: Callable[[str], bytes]) -> Iterator[Store]:
+    """Serve an answer to each path."""
     seen = Store()
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            seen.requests.append(f"{self.path} {self.headers.get('Authorization')}")
-            # Lance tries a listing that fails again and again, for seconds.
-            answer = b"" if "state" in self.path else EMPTY
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            seen.requests.append(f"{self.path} {dict(self.headers)}")
+            body = answer(self.path)
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(answer)
+            self.wfile.write(body)
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
 
@@ -53,6 +58,14 @@ def store() -> Iterator[Store]:
         seen.url = f"http://127.0.0.1:{server.server_port}"
         yield seen
         server.shutdown()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store without files, whose state cannot be listed."""
+    # Lance tries a listing that fails again and again, for seconds.
+    with recording(200, lambda path: b"" if "state" in path else EMPTY) as seen:
+        yield seen
 
 
 @pytest.fixture(autouse=True)
@@ -279,3 +292,158 @@ def test_no_folder_is_listed_with_other_storage_options(change: Change, store: S
     )
     assert store.requests == []
     assert {risk.value for risk in diff.risks} == {"effect_unknown"}
+
+
+MADE: list[str] = []
+
+
+class Recording(ns.LanceNamespace):
+    """A catalog that a pull request could bring."""
+
+    def __init__(self, **properties: str) -> None:
+        MADE.append(str(properties))
+
+    def namespace_id(self) -> str:
+        return "recording"
+
+
+NO_TABLE = b'{"type": "TableNotFound", "code": 4, "status": 404, "error": "no table"}'
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[Store, Store]]:
+    """Two REST catalogs without tables."""
+
+    def answer(path: str) -> bytes:
+        return NO_TABLE
+
+    with (
+        recording(404, lambda path: NO_TABLE) as ours,
+        recording(404, lambda path: NO_TABLE) as evil,
+    ):
+        yield ours, evil
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("LAKE_TOKEN", SECRET)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    catalogs._client.cache_clear()
+    MADE.clear()
+    yield
+    catalogs._client.cache_clear()
+
+
+CATALOGS = "name: shop\ndefault_target: dev\ntargets:\n  dev:\n    catalogs:\n      lake: {lake}\n"
+TOKEN = "header.Authorization: \"{{ env_var('LAKE_TOKEN') }}\""
+
+
+def in_lake(lake: str, table: str, *keys: str) -> dict[str, str]:
+    lines = ["tables:", "  - name: orders", f"    {table}", *(f"    {key}" for key in keys)]
+    return {
+        "lancestat_project.yml": CATALOGS.replace("{lake}", lake),
+        "specs/shop.yml": "\n".join(lines) + "\n",
+    }
+
+
+def rest(url: str) -> str:
+    return f'{{impl: rest, properties: {{uri: "{url}", {TOKEN}}}}}'
+
+
+def diff_of(root: Path, base: dict[str, str], head: dict[str, str]) -> Diff:
+    write(root / "base", base)
+    write(root / "head", head)
+    return review(root / "head", f"{root}/base", clock=lambda: NOW)
+
+
+def notes(made: Diff) -> str:
+    return "\n".join(note for node in made.nodes for note in node.notes)
+
+
+LAKE_ORDERS = "table: lake.sales.orders"
+
+
+def test_a_catalog_of_base_is_asked_for_a_table_of_base(
+    servers: tuple[Store, Store], tmp_path: Path
+) -> None:
+    lake = rest(servers[0].url)
+    base, head = (
+        in_lake(lake, LAKE_ORDERS),
+        in_lake(lake, LAKE_ORDERS, "columns: [a]"),
+    )
+    made = diff_of(tmp_path, base, head)
+    assert any("orders/describe" in request for request in servers[0].requests)
+    assert "cannot be opened: LS210" in notes(made)
+    assert SECRET not in notes(made)
+
+
+@pytest.mark.parametrize(
+    "change", ["place", "header", "class", "other target", "more catalogs", "moved to dir"]
+)
+def test_catalogs_that_base_does_not_have_are_not_asked(
+    servers: tuple[Store, Store], tmp_path: Path, change: str
+) -> None:
+    ours, evil = servers
+    lake = rest(ours.url)
+    token = "{{ env_var('LAKE_TOKEN') }}"
+    mine = f'{{impl: {__name__}.Recording, properties: {{token: "{token}"}}}}'
+    changed = {
+        "place": rest(evil.url),
+        "header": lake.replace(TOKEN, f"{TOKEN}, header.X: y"),
+        "class": mine,
+        "other target": lake,
+        "more catalogs": f"{lake}\n      more: {rest(evil.url)}",
+        "moved to dir": f"{{impl: dir, properties: {{root: {tmp_path}}}}}",
+    }[change]
+    head = in_lake(changed, LAKE_ORDERS, "columns: [a]")
+    if change == "other target":
+        text = head["lancestat_project.yml"].replace("default_target: dev", "default_target: evil")
+        head["lancestat_project.yml"] = (
+            f"{text}  evil:\n    catalogs:\n      lake: {rest(evil.url)}\n"
+        )
+    made = diff_of(tmp_path, in_lake(lake, LAKE_ORDERS), head)
+    assert (ours.requests, evil.requests, MADE) == ([], [], [])
+    assert "the catalogs are not those of BASE, and credentials go only where" in notes(made)
+
+
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [
+        (LAKE_ORDERS, "table: lake.sales.salaries"),
+        (LAKE_ORDERS, "table: lake.sales.`{{ env_var('LAKE_TOKEN') }}`"),
+        ("uri: orders.lance", "table: lake.sales.salaries"),
+        (
+            LAKE_ORDERS,
+            'table: lake.sales.orders\n    storage_options: {aws_endpoint: "http://evil"}',
+        ),
+    ],
+)
+def test_tables_that_base_does_not_read_are_not_asked_for(
+    servers: tuple[Store, Store], tmp_path: Path, base: str, head: str
+) -> None:
+    """A catalog would give keys for them."""
+    lake = rest(servers[0].url)
+    made = diff_of(tmp_path, in_lake(lake, base), in_lake(lake, head, "columns: [a]"))
+    asked = [request.partition(" ")[0] for request in servers[0].requests]
+    assert not any("salaries" in path or SECRET in path for path in asked)
+    if base != LAKE_ORDERS or "endpoint" in head:
+        assert asked == []
+    assert "BASE reads nothing at its URI, and credentials go only where" in notes(made)
+    assert SECRET not in notes(made)
+
+
+def test_sides_and_outputs_that_base_does_not_have_are_not_asked_for(
+    servers: tuple[Store, Store], tmp_path: Path
+) -> None:
+    """A join of HEAD reads a table that BASE does not, from a catalog that it does have."""
+    lake = rest(servers[0].url)
+    head = in_lake(lake, LAKE_ORDERS)
+    head["specs/joins.yml"] = (
+        "knn_joins:\n  - name: near\n    left: {table: lake.sales.salaries, vector: v}\n"
+        "    right: {table: orders, vector: v}\n    k: 1\n"
+        "    output: {table: lake.sales.stolen}\n"
+    )
+    made = diff_of(tmp_path, in_lake(lake, LAKE_ORDERS), head)
+    asked = "".join(servers[0].requests)
+    assert "salaries" not in asked and "stolen" not in asked
+    assert "credentials go only where" in notes(made)
