@@ -343,6 +343,9 @@ def gather(
             for reporter in reporters.values():
                 reporter.prepare(some)
             reports += pool.map(report, some)
+    names = {node.name for node in spec.nodes}
+    # Those of nodes that the project no longer has, none where only some nodes are wanted.
+    former = () if len(nodes) < len(names) else outcomes.keys() - names
     return ProjectReport(
         spec.name,
         spec.target.name,
@@ -350,19 +353,9 @@ def gather(
         tuple(reports),
         _reads(spec, nodes),
         spec.redactor,
-        _former_runs(spec, nodes, outcomes),
+        tuple(run for name in former for run in outcomes[name]),
         plan.sources,
     )
-
-
-def _former_runs(
-    spec: ProjectSpec, nodes: Sequence[Node], outcomes: NodeRuns
-) -> tuple[PastRun, ...]:
-    """Return the runs of nodes that a project no longer has, none if only some nodes are wanted."""
-    names = {node.name for node in spec.nodes}
-    if len(nodes) < len(names):
-        return ()
-    return tuple(run for name, runs in outcomes.items() if name not in names for run in runs)
 
 
 def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:

@@ -35,7 +35,6 @@ from lancestat.tables.coverage import cover
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.node import TableObserver, stored_groups
 from lancestat.tables.statistics.column_statistics import Histogram, equi_height
-from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.table_status import TableStatus, table_status
 
 
@@ -265,7 +264,7 @@ class TableReporter(Reporter):
             *outdated(table.freshness, changed_at, self.now),
             *uncovered(status),
             *lacking(status),
-            *unmatched_columns(assessment),
+            *(problem(Health.WARN, warning) for warning in assessment.resolved.warnings),
         ]
         return TableReport(
             spec=table,
@@ -296,17 +295,15 @@ class TableReporter(Reporter):
         known = load_groups(self.observed.state, assessment.identity, assessment.snapshot)
         names = [field.name for field in assessment.columns if field.name in assessment.histograms]
         known.load(names)
+        # Spark takes NaN for the largest number, and people do not.
         made = {
-            name: equi_height(_without_nan(partial), assessment.types[name])
+            name: equi_height(
+                replace(partial, rows=partial.rows - partial.nans, nans=0), assessment.types[name]
+            )
             for name in names
             if (partial := known.partial(name)) is not None
         }
         return {name: histogram for name, histogram in made.items() if histogram is not None}
-
-
-def _without_nan(partial: ColumnPartial) -> ColumnPartial:
-    """The same column without NaN, which Spark takes for the largest number and people do not."""
-    return replace(partial, rows=partial.rows - partial.nans, nans=0)
 
 
 def refused(status: TableStatus, assessment: TableAssessment) -> list[Problem]:
@@ -354,11 +351,6 @@ def uncovered(status: TableStatus) -> list[Problem]:
 def lacking(status: TableStatus) -> list[Problem]:
     """What a lost state takes along, of statistics that are published and current."""
     return [problem(Health.WARN, STATE_LACKS)] if STATE_LACKS in status.skipped else []
-
-
-def unmatched_columns(assessment: TableAssessment) -> list[Problem]:
-    """What the declaration asks for and the table does not have."""
-    return [problem(Health.WARN, warning) for warning in assessment.resolved.warnings]
 
 
 def freshness_of(

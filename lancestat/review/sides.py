@@ -530,7 +530,7 @@ def file_links(environment: Mapping[str, str], sides: Sides) -> FileLinks:
         return None, None
 
     def shown(side: Side) -> str | None:
-        is_checked_out = side.commit is None and _is_at(side, sides.root)
+        is_checked_out = side.commit is None and getattr(side.files, "root", None) == sides.root
         commit = repository.find_commit("HEAD") if is_checked_out else side.commit
         if commit is None or not _COMMIT.fullmatch(commit):
             return None
@@ -543,10 +543,6 @@ def file_links(environment: Mapping[str, str], sides: Sides) -> FileLinks:
 def line_url(root: str, file: str, line: int) -> str:
     """Return the page of a file's line below a root of `FileLinks`."""
     return f"{root}{quote(file)}#L{line}"
-
-
-def _is_at(side: Side, root: Path) -> bool:
-    return getattr(side.files, "root", None) == root
 
 
 def _root(environment: Mapping[str, str]) -> str | None:
