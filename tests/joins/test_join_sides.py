@@ -25,8 +25,7 @@ from lancestat.runs.result import planned
 from lancestat.spec.model import KnnJoin, KnnSide, Target
 from tests.joins.joined import JoinWorld, for_parquet, opened, vectors
 from tests.presentation.rendering import as_text
-from tests.runs.local import scan_locally
-from tests.runs.world import PLACE
+from tests.runs.world import PLACE, scan_locally
 from tests.state.fresh import FreshState
 
 
