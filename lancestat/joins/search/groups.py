@@ -29,28 +29,40 @@ def key_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     Keys are equal where Spark's `=` is true. Integers of all sizes compare with each other, and so
     do decimals; everything else compares with its like only.
     """
-    kinds = {_kind(left), _kind(right)}
-    if len(kinds) > 1 or None in kinds:
+    left, right = (
+        type.value_type if pa.types.is_dictionary(type) else type for type in (left, right)
+    )
+    common, other = _compared(left), _compared(right)
+    if common is not None and other is not None and pa.types.is_decimal(common):
+        scales = (common.scale, other.scale) if pa.types.is_decimal(other) else ()
+        return pa.decimal256(76, max(scales)) if scales else None
+    if common != other:
         return None
-    [kind] = kinds
-    types = (_plain(left), _plain(right))
-    match kind:
-        case "integer":
-            is_wide = pa.uint64() in types
-            return pa.decimal128(20, 0) if is_wide else pa.int64()
-        case "decimal":
-            return pa.decimal256(76, max(type.scale for type in types))
-        case "string":
-            return pa.large_string()
-        case "binary":
-            return pa.large_binary()
-        case "boolean":
-            return pa.bool_()
-        case "date":
-            return pa.date32()
-        case "timestamp":
-            return pa.timestamp("us", "UTC")
-    return pa.timestamp("us")
+    return pa.decimal128(20, 0) if pa.uint64() in (left, right) else common
+
+
+def _compared(type: pa.DataType) -> pa.DataType | None:
+    """Return the type in which keys of this type are compared with each other."""
+    types = pa.types
+    if types.is_timestamp(type):
+        # Spark sees microseconds, of which several values of nanoseconds may be one.
+        zone = None if type.tz is None else "UTC"
+        return None if type.unit == "ns" else pa.timestamp("us", zone)
+    if types.is_decimal(type):
+        return pa.decimal256(76, type.scale)
+    tests = (
+        (types.is_integer, pa.int64()),
+        (types.is_string, pa.large_string()),
+        (types.is_large_string, pa.large_string()),
+        (types.is_string_view, pa.large_string()),
+        (types.is_binary, pa.large_binary()),
+        (types.is_large_binary, pa.large_binary()),
+        (types.is_binary_view, pa.large_binary()),
+        (types.is_fixed_size_binary, pa.large_binary()),
+        (types.is_boolean, pa.bool_()),
+        (types.is_date, pa.date32()),
+    )
+    return next((compared for holds, compared in tests if holds(type)), None)
 
 
 def compared_key_types(
@@ -72,33 +84,6 @@ def compared_key_types(
             )
         types.append(common)
     return tuple(types)
-
-
-def _kind(type: pa.DataType) -> str | None:
-    type, types = _plain(type), pa.types
-    if types.is_timestamp(type):
-        # Spark sees microseconds, of which several values of nanoseconds may be one.
-        if type.unit == "ns":
-            return None
-        return "local time" if type.tz is None else "timestamp"
-    tests = (
-        (types.is_integer, "integer"),
-        (types.is_decimal, "decimal"),
-        (types.is_string, "string"),
-        (types.is_large_string, "string"),
-        (types.is_string_view, "string"),
-        (types.is_binary, "binary"),
-        (types.is_large_binary, "binary"),
-        (types.is_binary_view, "binary"),
-        (types.is_fixed_size_binary, "binary"),
-        (types.is_boolean, "boolean"),
-        (types.is_date, "date"),
-    )
-    return next((kind for holds, kind in tests if holds(type)), None)
-
-
-def _plain(type: pa.DataType) -> pa.DataType:
-    return type.value_type if pa.types.is_dictionary(type) else type
 
 
 def key_table(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) -> pa.Table:

@@ -101,14 +101,10 @@ class ExactSearch:
     def neighbours(self) -> Neighbours:
         return self._neighbours
 
-    def add(self, rows: Floats, positions: Ints, which: Ints | None = None) -> None:
-        """Search more rows (m, dim), finite, not zero under cosine, at new positions (m,).
-
-        `which` are the numbers of the queries to search for, None for all.
-        """
-        if which is None:
-            which = np.arange(len(self._queries))
-        self.add_lists(rows, positions, [RowList(slice(0, len(rows)), which)])
+    def add(self, rows: Floats, positions: Ints) -> None:
+        """Search more rows (m, dim), finite, not zero under cosine, at new positions (m,)."""
+        everything = RowList(slice(0, len(rows)), np.arange(len(self._queries)))
+        self.add_lists(rows, positions, [everything])
 
     def add_lists(self, rows: Floats, positions: Ints, lists: Sequence[RowList]) -> None:
         """Search more rows, each list of them for some queries; lists are in order."""

@@ -89,41 +89,48 @@ def test_commits_that_keep_rows_keep_the_digest(
     assert lance.dataset(uri).to_table(filter="id = 22").num_rows == 1
 
 
-def test_a_compacted_result_is_still_a_result(uri: str) -> None:
+def compact(dataset: lance.LanceDataset) -> None:
+    dataset.optimize.compact_files()
+
+
+def forget_history(dataset: lance.LanceDataset) -> None:
+    dataset.cleanup_old_versions(older_than=timedelta(0))
+
+
+def restore(dataset: lance.LanceDataset) -> None:
+    put(LANCE, dataset.uri, [rows(30, 35)])
+    lance.dataset(dataset.uri, version=1).restore()
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_same"),
+    [([publish, forget_history], True), ([restore], True), ([compact], False)],
+)
+def test_a_result_is_recognized_after_what_keeps_its_rows(
+    uri: str, changes: list[Callable[[lance.LanceDataset], object]], is_same: bool
+) -> None:
     before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
-    lance.dataset(uri).optimize.compact_files()
-    assert now(uri).digest != before.digest
+    for change in changes:
+        change(lance.dataset(uri))
+    assert (now(uri).digest == before.digest) == is_same
     writer = output.begin(LANCE, uri, "run", {})
-    with pytest.raises(StaleBase):
-        output.append(writer, SCHEMA, before, write(writer, [rows(20, 25)]))
+    written = write(writer, [rows(20, 25)])
+    if is_same:
+        output.append(writer, SCHEMA, before, written)
+        assert seen(LANCE, uri) == table(rows(0, 25))
+    else:
+        with pytest.raises(StaleBase):
+            output.append(writer, SCHEMA, before, written)
     put(LANCE, uri, [rows(0, 4)])
     assert seen(LANCE, uri) == table(rows(0, 4))
 
 
 def test_a_compacted_result_without_history_proves_nothing(uri: str) -> None:
     put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
-    lance.dataset(uri).optimize.compact_files()
-    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
+    compact(lance.dataset(uri))
+    forget_history(lance.dataset(uri))
     assert refusal(LANCE, uri).code == "LS570"
     assert seen(LANCE, uri) == table(rows(0, 20))
-
-
-def test_a_result_is_recognized_without_its_history(uri: str) -> None:
-    put(LANCE, uri, [rows(0, 3)])
-    state = add(LANCE, uri, [rows(3, 5)])
-    publish(lance.dataset(uri))
-    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
-    assert len(lance.dataset(uri).versions()) == 1
-    assert now(uri).digest == state.digest
-    put(LANCE, uri, [rows(0, 1)])
-
-
-def test_a_restored_result_is_still_a_result(uri: str) -> None:
-    state = put(LANCE, uri, [rows(0, 3)])
-    put(LANCE, uri, [rows(3, 5)])
-    lance.dataset(uri, version=1).restore()
-    assert now(uri).digest == state.digest
-    put(LANCE, uri, [rows(5, 6)])
 
 
 @pytest.mark.parametrize("mode", ["create", "overwrite", "append"])
@@ -158,35 +165,11 @@ def test_a_commit_during_the_replacement_of_a_result_is_detected(
     assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, 7]
 
 
+@pytest.mark.parametrize("how", ["replace", "append"])
 def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
-    uri: str, monkeypatch: pytest.MonkeyPatch
+    uri: str, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """It has the expected version number, so Lance accepts the commit."""
-    put(LANCE, uri, [rows(0, 3)])
-    put(LANCE, uri, [rows(0, 3)])
-    writer = output.begin(LANCE, uri, "run", {})
-    written = write(writer, [rows(3, 5)])
-    mine = pa.table({"mine": [1, 2]})
-    commit = lance.LanceDataset.commit
-
-    def commit_too_late(*arguments: Any, **options: Any) -> lance.LanceDataset:
-        monkeypatch.undo()
-        shutil.rmtree(uri)
-        lance.write_dataset(mine, uri)
-        lance.write_dataset(mine, uri, mode="append")
-        return commit(*arguments, **options)
-
-    monkeypatch.setattr(lance.LanceDataset, "commit", commit_too_late)
-    with pytest.raises(RunError) as caught:
-        output.replace(writer, SCHEMA, written)
-    assert caught.value.code == "LS570"
-    assert lance.dataset(uri).to_table() == pa.concat_tables([mine, mine])
-
-
-def test_a_table_that_replaced_a_result_gets_no_rows_appended(
-    uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its fragments have as many rows as those of the result, which Lance requires of a Merge."""
+    """It has the expected version number, or the rows that Lance requires of a Merge."""
     previous = put(LANCE, uri, [rows(0, 3)])
     writer = output.begin(LANCE, uri, "run", {})
     written = write(writer, [rows(3, 5)])
@@ -201,7 +184,10 @@ def test_a_table_that_replaced_a_result_gets_no_rows_appended(
 
     monkeypatch.setattr(lance.LanceDataset, "commit", commit_too_late)
     with pytest.raises(RunError) as caught:
-        output.append(writer, SCHEMA, previous, written)
+        if how == "replace":
+            output.replace(writer, SCHEMA, written)
+        else:
+            output.append(writer, SCHEMA, previous, written)
     assert caught.value.code == "LS570"
     assert lance.dataset(uri).to_table() == mine
 

@@ -111,8 +111,8 @@ def test_lists_of_short_rows_do_not_reduce_the_accuracy_of_others(
     queries[1:], queries[0] = queries[1:] * 10.0**long, queries[0] * 10.0**short
     rows *= np.float32(10.0**short)
     nearest = ExactSearch(queries, 2, metric)
-    nearest.add(rows[:50], np.arange(50), np.array([0]))
-    nearest.add(rows[50:], np.arange(50, 100), np.arange(1, 9))
+    nearest.add_lists(rows[:50], np.arange(50), [RowList(slice(0, 50), np.array([0]))])
+    nearest.add_lists(rows[50:], np.arange(50, 100), [RowList(slice(0, 50), np.arange(1, 9))])
     found = nearest.neighbours()
     expected = ranked(queries[1:], rows[50:], 2, metric, first=50)
     assert_same(Neighbours(found.positions[1:], found.distances[1:]), expected)
@@ -189,39 +189,6 @@ def test_a_search_without_rows_or_queries_is_empty(metric: Metric) -> None:
     neighbours = search(some, none, 2, metric)
     assert (neighbours.positions == -1).all() and np.isinf(neighbours.distances).all()
     assert search(none, some, 2, metric).positions.shape == (0, 2)
-
-
-@pytest.mark.parametrize("metric", FORMULAS, ids=str)
-def test_places_may_differ_from_positions(metric: Metric) -> None:
-    random = np.random.default_rng(15)
-    queries, rows = normal(random, 8, 3).round(), normal(random, 2000, 3).round()
-    queries, rows = usable(queries, metric), usable(rows, metric)
-    places = random.permutation(2000) * 10**12
-    wide = np.array(
-        [metric.distances(np.broadcast_to(query, rows.shape), rows) for query in queries]
-    )
-    assert_same(search(queries, rows, 20, metric, places), nearest_by(wide, places, 20))
-
-
-@pytest.mark.parametrize("metric", FORMULAS, ids=str)
-def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
-    random = np.random.default_rng(16)
-    queries, rows = normal(random, 40, 5), normal(random, 3000, 5)
-    nearest = ExactSearch(queries, 6, metric, like=rows)
-    meets = random.random((40, 30)) < 0.3
-    for block in range(30):
-        part = slice(100 * block, 100 * block + 100)
-        nearest.add(rows[part], np.arange(3000)[part], np.flatnonzero(meets[:, block]))
-    for query in range(40):
-        places = np.flatnonzero(np.repeat(meets[query], 100))
-        alone = search(queries[query : query + 1], rows[places], 6, metric, places)
-        assert_same(
-            Neighbours(
-                nearest.neighbours().positions[query : query + 1],
-                nearest.neighbours().distances[query : query + 1],
-            ),
-            alone,
-        )
 
 
 @settings(max_examples=examples(150))
