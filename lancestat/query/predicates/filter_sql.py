@@ -10,7 +10,6 @@ meaning.
 from __future__ import annotations
 
 import math
-import operator
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -216,10 +215,6 @@ def _exact(expression: str | None) -> str:
 
 NEVER = "false"
 
-_COMPARES = {
-    **{"=": operator.eq, "<>": operator.ne, "<": operator.lt},
-    **{"<=": operator.le, ">": operator.gt, ">=": operator.ge},
-}
 # The negation of each comparison, over values that are not null.
 OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -274,8 +269,14 @@ def _simple() -> tuple[tuple[Callable[[pa.DataType], bool], Domain], ...]:
         lambda literal: Fraction(literal.days) if isinstance(literal, Day) else None,
         lambda number: f"arrow_cast({number}, 'Date32')",
     )
+    booleans = _Discrete(
+        0,
+        1,
+        lambda literal: Fraction(literal) if isinstance(literal, bool) else None,
+        lambda number: str(bool(number)).lower(),
+    )
     return (
-        (types.is_boolean, _Booleans()),
+        (types.is_boolean, booleans),
         (types.is_date32, days),
         (types.is_string, Strings()),
         (types.is_large_string, Strings()),
@@ -292,20 +293,6 @@ def exact_string_literal(text: str) -> str | None:
     if any("\ud800" <= character <= "\udfff" for character in text):
         return None
     return string_literal(text)
-
-
-@dataclass(frozen=True, slots=True)
-class _Booleans(Domain):
-    def compare(self, column: str, sign: str, literal: Literal) -> str | None:
-        if not isinstance(literal, bool):
-            return None
-        values = [value for value in (False, True) if _COMPARES[sign](value, literal)]
-        if len(values) == 2:
-            return f"{column} IS NOT NULL"
-        return f"{column} = {str(values[0]).lower()}" if values else NEVER
-
-    def member(self, literal: Literal) -> str | None:
-        return str(literal).lower() if isinstance(literal, bool) else None
 
 
 @dataclass(frozen=True, slots=True)
