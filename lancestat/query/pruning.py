@@ -270,19 +270,26 @@ def _comparison(column: ColumnBounds, comparison: Comparison) -> tuple[Mask, Mas
 
 
 def _against(column: ColumnBounds, sign: Operator, point: Point) -> tuple[Mask, Mask]:
-    has_nan = column.nans > 0
+    low, high, has_nan = column.lower, column.upper, column.nans > 0
+
+    def some(bounds: Sequence[Bound | None], compare: Callable[[Any, Any], bool]) -> Mask:
+        passing = [bound is None or compare(bound, point) for bound in bounds]
+        return (column.ordered > 0) & np.array(passing, np.bool_)
+
     match sign:
         case Operator.LESS:
-            return _some_below(column, point), _some_from(column, point) | has_nan
+            return some(low, operator.lt), some(high, operator.ge) | has_nan
         case Operator.LESS_OR_EQUAL:
-            return _some_to(column, point), _some_above(column, point) | has_nan
+            return some(low, operator.le), some(high, operator.gt) | has_nan
         case Operator.GREATER:
-            return _some_above(column, point) | has_nan, _some_to(column, point)
+            return some(high, operator.gt) | has_nan, some(low, operator.le)
         case Operator.GREATER_OR_EQUAL:
-            return _some_from(column, point) | has_nan, _some_below(column, point)
+            return some(high, operator.ge) | has_nan, some(low, operator.lt)
         case Operator.EQUAL | Operator.NULL_SAFE:
-            equal = _some_to(column, point) & _some_from(column, point)
-            return equal, (column.values > 0) & ~_all_equal(column, point)
+            equal = some(low, operator.le) & some(high, operator.ge)
+            bounds = zip(low, high, strict=True)
+            same = np.array([least == point == greatest for least, greatest in bounds], np.bool_)
+            return equal, (column.values > 0) & ~(same & ~has_nan)
         case _:
             assert_never(sign)
 
@@ -358,39 +365,6 @@ def _text_match(column: ColumnBounds, match: TextMatch) -> tuple[Mask, Mask] | N
 
 def _head(bound: Bound | None, length: int) -> bytes | None:
     return bound[:length] if isinstance(bound, bytes) else None
-
-
-def _some_below(column: ColumnBounds, point: Point) -> Mask:
-    return _some(column, column.lower, operator.lt, point)
-
-
-def _some_to(column: ColumnBounds, point: Point) -> Mask:
-    return _some(column, column.lower, operator.le, point)
-
-
-def _some_above(column: ColumnBounds, point: Point) -> Mask:
-    return _some(column, column.upper, operator.gt, point)
-
-
-def _some_from(column: ColumnBounds, point: Point) -> Mask:
-    return _some(column, column.upper, operator.ge, point)
-
-
-def _some(
-    column: ColumnBounds,
-    bounds: Sequence[Bound | None],
-    compare: Callable[[Any, Any], bool],
-    point: Point,
-) -> Mask:
-    passing = [bound is None or compare(bound, point) for bound in bounds]
-    return (column.ordered > 0) & np.array(passing, np.bool_)
-
-
-def _all_equal(column: ColumnBounds, point: Point) -> Mask:
-    pairs = zip(column.lower, column.upper, strict=True)
-    equal: Mask = np.array([low == point == high for low, high in pairs], np.bool_)
-    equal &= column.nans == 0
-    return equal
 
 
 def _is_nan(point: Point) -> bool:
