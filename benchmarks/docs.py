@@ -57,7 +57,7 @@ def command(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
 
 def build(folder: Path, tiny: bool) -> Measures:
     """Write the site, in a process of its own."""
-    from lancestat.presentation.site.build import build_site
+    from lancestat.presentation.site.pages import build_site
     from lancestat.spec.model import ProjectSpec, Target
 
     report = project(20 if tiny else 1_000)

@@ -148,8 +148,7 @@ def steps(folder: Path, tiny: bool) -> Measures:
     step.take("import lance and pyarrow", libraries)
     step.take("import what plans", lambda: import_module("lancestat.runs.observe"))
     from lancestat.lake.open import observe_snapshots
-    from lancestat.presentation.plan_view import plan_view
-    from lancestat.presentation.registry import Page, load_format
+    from lancestat.presentation.views import Page, PlanView, load_format
     from lancestat.runs.actions import Plan
     from lancestat.tables.stored import table_records
 
@@ -164,7 +163,7 @@ def steps(folder: Path, tiny: bool) -> Measures:
     actions = step.take("judge the tables, in one thread", lambda: alone._actions(observed))
     plan = Plan(spec.name, spec.target.name, actions)
     with contextlib.redirect_stdout(io.StringIO()):
-        view = plan_view(plan, spec.policies)
+        view = PlanView(plan, spec.policies)
         step.take("print the plan", lambda: load_format("text").print(view, Page()))
     return step.seconds
 

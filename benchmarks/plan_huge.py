@@ -107,8 +107,7 @@ def decided(
 ) -> Measures:
     """Measure appraising and deciding, and check the decision."""
     from lancestat.errors import Location
-    from lancestat.presentation.plan_view import plan_view
-    from lancestat.presentation.registry import Page, load_format
+    from lancestat.presentation.views import Page, PlanView, load_format
     from lancestat.runs.actions import Plan
     from lancestat.spec.model import Table
     from lancestat.tables.action import TableAction
@@ -125,7 +124,7 @@ def decided(
     plan = Plan("huge", "dev", (action,))
 
     def render() -> None:
-        view = plan_view(plan, {})
+        view = PlanView(plan, {})
         for name in ("text", "json"):
             load_format(name).render(view, Page())
 

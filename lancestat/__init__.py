@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lancestat import errors
     from lancestat.joins.knn_join import knn_join
     from lancestat.joins.nearest_by import register
-    from lancestat.presentation.explanation import explain
+    from lancestat.presentation.display import explain
     from lancestat.project import Project
     from lancestat.query.read.relation import read_table
 
@@ -18,7 +18,7 @@ __all__ = ["Project", "__version__", "errors", "explain", "knn_join", "read_tabl
 
 _MODULES = {
     "Project": "lancestat.project",
-    "explain": "lancestat.presentation.explanation",
+    "explain": "lancestat.presentation.display",
     "knn_join": "lancestat.joins.knn_join",
     "read_table": "lancestat.query.read.relation",
     "register": "lancestat.joins.nearest_by",

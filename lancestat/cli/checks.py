@@ -17,9 +17,8 @@ from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration, size
 from lancestat.lake.files import local_path
 from lancestat.lake.open import observe_dataset
-from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import paint, table
-from lancestat.presentation.views import Answer
+from lancestat.presentation.views import Answer, Page
 from lancestat.query import warm_up
 from lancestat.redact import redact_line, secret_values
 from lancestat.runs.discover import located
@@ -93,18 +92,24 @@ def _checks_table(checks: Sequence[Check], page: Page) -> list[str]:
     return table(rows, page=page)
 
 
+def _failed(subject: str, error: LancestatError, advice: str | None = None) -> Check:
+    location = f"{error.location}  " if error.location else ""
+    return Check(subject, False, f"{location}{error.message}", error.hint or advice)
+
+
 def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
     """Check that there is a valid project, and return it if so."""
     try:
         project = load()
     except InvalidProject as error:
-        first = error.errors[0]
-        location = f"{first.location}  " if first.location else ""
-        more = f" (and {len(error.errors) - 1} more)" if len(error.errors) > 1 else ""
-        advice = first.hint if len(error.errors) == 1 else "lancestat validate"
-        return Check("project", False, f"{location}{first.message}{more}", advice), None
+        first, *rest = error.errors
+        failed = _failed("project", first)
+        if rest:
+            more = f"{failed.finding} (and {len(rest)} more)"
+            failed = failed._replace(finding=more, advice="lancestat validate")
+        return failed, None
     except LancestatError as error:
-        return Check("project", False, error.message, error.hint), None
+        return _failed("project", error), None
     spec = project.spec
     nodes = count(len(spec.nodes), "node")
     if spec.sources:
@@ -132,10 +137,9 @@ def check_tables(spec: ProjectSpec) -> Iterator[Check]:
 def _check_table(table: Table, spec: ProjectSpec) -> Check:
     subject = f"table {table.name}"
     try:
-        options = spec.options.of(table.uri)
-        dataset = observe_dataset(table.uri, storage_options=options)
+        dataset = observe_dataset(table.uri, storage_options=spec.options.of(table.uri))
     except LancestatError as error:
-        return Check(subject, False, error.message, error.hint or "look at its uri in the YAML")
+        return _failed(subject, error, "look at its uri in the YAML")
     return Check(subject, True, f"version {dataset.version}")
 
 
@@ -145,16 +149,12 @@ def check_state(project: Project) -> Check:
     try:
         project.state.digests()
     except LancestatError as error:
-        return Check("state", False, error.message, error.hint or "look at the target's state")
+        return _failed("state", error, "look at the target's state")
     folder = local_path(uri)
     existing = next((p for p in (folder, *folder.parents) if p.exists()), None) if folder else None
-    if existing is not None and not _is_writable(existing):
-        return Check(
-            "state",
-            False,
-            f"{existing} cannot be written",
-            "allow it, or name another state in the target",
-        )
+    if existing and not (existing.is_dir() and os.access(existing, os.W_OK)):
+        advice = "allow it, or name another state in the target"
+        return Check("state", False, f"{existing} cannot be written", advice)
     return Check("state", True, redact_line(uri))
 
 
@@ -168,9 +168,8 @@ def check_package(target: Target) -> Iterator[Check]:
     try:
         require_same_versions(target.spark_package, target.package_location)
     except LancestatError as error:
-        location = f"{error.location}  " if error.location else ""
-        advice = error.hint or "name in the target's spark.package what that command wrote"
-        yield Check("package", False, f"{location}{error.message}", advice)
+        advice = "name in the target's spark.package what that command wrote"
+        yield _failed("package", error, advice)
     else:
         yield Check("package", True, redact_line(target.spark_package))
 
@@ -190,7 +189,7 @@ def check_spark(target: Target) -> Check:
         version = f"{session.version} at {master}"
         versions = set(jobs_of(session).run(_worker_versions, [0]))
     except LancestatError as error:
-        return Check("Spark", False, error.message, error.hint or "look at the target's spark")
+        return _failed("Spark", error, "look at the target's spark")
     except Exception as error:
         text = redact_line(str(error), secret_values(target.storage_options))
         return Check("Spark", False, text, "look at the target's spark")
@@ -224,8 +223,7 @@ def make_class_archive() -> Check:
     try:
         archive = warm_up.make_class_archive()
     except LancestatError as error:
-        hint = error.hint or "Spark starts without it, too, in twice the time"
-        return Check(_CLASS_ARCHIVE, False, error.message, hint)
+        return _failed(_CLASS_ARCHIVE, error, "Spark starts without it, too, in twice the time")
     return Check(_CLASS_ARCHIVE, True, f"{archive}, {size(archive.stat().st_size)}")
 
 
@@ -235,16 +233,10 @@ def _worker_versions(items: Iterable[int]) -> Iterator[tuple[str, tuple[()]]]:
 
 
 def _versions() -> str:
-    import platform
-    from importlib.metadata import version
-
     # Workers that have lancestat from an archive have no metadata of it.
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("pylance", "pyarrow", "polars"))
+    named = ("pylance", "pyarrow", "polars")
+    libraries = ", ".join(f"{name} {metadata.version(name)}" for name in named)
     return f"Python {platform.python_version()}, lancestat {__version__}, {libraries}"
-
-
-def _is_writable(folder: Path) -> bool:
-    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 PYTHON_NEEDED = (3, 10)
@@ -283,7 +275,7 @@ def check_java() -> Check:
     try:
         java = find_java()
     except LancestatError as error:
-        return Check("Java", False, error.message, error.hint or "install Java 17")
+        return _failed("Java", error, "install Java 17")
     return Check("Java", True, f"{java.version} at {java.path}")
 
 

@@ -12,8 +12,15 @@ import click
 
 from lancestat.cli.completion import complete_selector, complete_target
 from lancestat.errors import InvalidProject
-from lancestat.presentation.registry import FORMATS, Page, can_render, formats_of, load_format
 from lancestat.presentation.terminal import CONSOLE, limit, paint, width
+from lancestat.presentation.views import (
+    FORMATS,
+    Page,
+    RunView,
+    can_render,
+    formats_of,
+    load_format,
+)
 from lancestat.redact import Audience
 
 if TYPE_CHECKING:
@@ -160,44 +167,24 @@ def _require(output: str, views: Sequence[type], subject: str) -> None:
         raise click.UsageError(text, click.get_current_context())
 
 
-_SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
-    ("--project-dir",): {
-        "type": click.Path(path_type=Path, file_okay=False),
-        "help": "Folder of the project (default: this one or above).",
-    },
-    ("--target", "-t"): {
-        "metavar": "NAME",
-        "shell_complete": complete_target,
-        "help": "Target to use (default: the project's).",
-    },
-    ("--vars",): {
-        "type": Vars(),
-        "metavar": "YAML",
-        "help": "Values for var(): 'name: value'.",
-    },
-    ("--output",): {
-        "help": "Format of the result (default: text).",
-    },
-    ("--quiet",): {
-        "is_flag": True,
-        "default": None,
-        "help": "Print only the result and errors.",
-    },
-    ("--verbose",): {
-        "is_flag": True,
-        "default": None,
-        "help": "Print log messages, and tracebacks of errors.",
-    },
-}
-
-
 def shared_options(*, from_environment: bool, views: Sequence[type] = ()) -> list[click.Option]:
     """The global options; their copies after a subcommand leave the environment to the first."""
-    options = {**_SHARED_OPTIONS}
-    options["--output",] = {**options["--output",], "type": FormatName(views)}
+
+    def option(*names: str, **attributes: Any) -> click.Option:
+        return click.Option(names, allow_from_autoenv=from_environment, **attributes)
+
+    flag = {"is_flag": True, "default": None}
+    folder = click.Path(path_type=Path, file_okay=False)
+    target = {"metavar": "NAME", "shell_complete": complete_target}
     return [
-        click.Option(names, allow_from_autoenv=from_environment, **attributes)
-        for names, attributes in options.items()
+        option(
+            "--project-dir", type=folder, help="Folder of the project (default: this one or above)."
+        ),
+        option("--target", "-t", **target, help="Target to use (default: the project's)."),
+        option("--vars", type=Vars(), metavar="YAML", help="Values for var(): 'name: value'."),
+        option("--output", type=FormatName(views), help="Format of the result (default: text)."),
+        option("--quiet", **flag, help="Print only the result and errors."),
+        option("--verbose", **flag, help="Print log messages, and tracebacks of errors."),
     ]
 
 
@@ -278,18 +265,16 @@ def run_nodes(
 ) -> ExitCode | None:
     """Run nodes and print their results, also when that was interrupted."""
     from lancestat.cli.progress import progress_display
-    from lancestat.presentation.report_views import run_view
     from lancestat.runs.result import RunInterrupted
 
     try:
         with progress_display(quiet=invocation.quiet) as progress:
             result = execute(*arguments, progress=progress, **options)
     except RunInterrupted as interrupted:
-        invocation.show(run_view(interrupted.result))
+        invocation.show(RunView(interrupted.result))
         raise
-    view = run_view(result)
-    invocation.show(view)
-    return ExitCode.FAILURE if view.is_failed else None
+    invocation.show(RunView(result))
+    return ExitCode.FAILURE if result.failures else None
 
 
 def path_option(
@@ -323,11 +308,9 @@ def selection_options(function: F) -> F:
 
 
 def execution_options(function: F) -> F:
+    threads = click.IntRange(min=1)
     function = click.option(
-        "--threads",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="How many nodes run concurrently.",
+        "--threads", type=threads, metavar="N", help="How many nodes run concurrently."
     )(function)
     return click.option(
         "--fail-fast", is_flag=True, help="Start no further nodes once one has failed."

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,32 +50,30 @@ def complete_selector(
     ]
 
 
-def complete_table(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    return [
-        _item(node.name, _about(node))
-        for node in _outline(ctx).nodes
-        if node.kind.value == "table" and node.name.startswith(incomplete) and _is_plain(node.name)
-    ]
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def complete_target(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    return [
-        _item(name)
-        for name in _outline(ctx).targets
-        if name.startswith(incomplete) and _is_plain(name)
-    ]
+def completing(offer: Callable[[click.Context], Iterable[tuple[str, str | None]]]) -> Complete:
+    """Return a callback that completes words, which are offered with a text about each."""
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [
+            _item(word, about)
+            for word, about in offer(ctx)
+            if word.startswith(incomplete) and _is_plain(word)
+        ]
+
+    return complete
 
 
-def complete_schema(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    from lancestat.spec.schema import KINDS
-
-    return [_item(kind, about) for kind, about in KINDS.items() if kind.startswith(incomplete)]
+complete_target = completing(lambda ctx: ((name, None) for name in _outline(ctx).targets))
+complete_table = completing(
+    lambda ctx: (
+        (node.name, _about(node)) for node in _outline(ctx).nodes if node.kind.value == "table"
+    )
+)
 
 
 def _outline(ctx: click.Context) -> Outline:

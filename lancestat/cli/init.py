@@ -98,6 +98,10 @@ class LakeLocation:
         return Catalog(self.impl or "dir", {self.key: self.address})
 
     @property
+    def shown(self) -> str:
+        return self.address if self.impl is None else f"{self.impl}:{self.address}"
+
+    @property
     def key(self) -> str:
         """The property that says where a catalog is."""
         return "uri" if self.impl == "rest" else "root"
@@ -107,9 +111,6 @@ def parse_location(text: str, root: Path) -> LakeLocation:
     """Return what `--from` names: a folder or URI, `dir:PATH` or `rest:URL`.
 
     A local path inside of `root`, the project's folder, is written relative to it.
-
-    Raises:
-        click.UsageError: it holds what must not be written.
     """
     kind, colon, rest = text.partition(":")
     impl = kind if colon and kind in ("dir", "rest") else None
@@ -135,16 +136,7 @@ def parse_location(text: str, root: Path) -> LakeLocation:
 
 
 def adopted_project(text: str, root: Path) -> tuple[Scaffold, list[str]]:
-    """Return a project over what is at a location, and the names of the tables there.
-
-    Args:
-        text: See `parse_location`.
-        root: The project's folder.
-
-    Raises:
-        LakeError: the location cannot be listed, or has no tables.
-        click.UsageError: see `parse_location`.
-    """
+    """Return a project over what is at a location, and the names of the tables there."""
     lake = parse_location(text, root)
     try:
         listed = [table.identifier for table in client_of(lake.catalog, _CATALOG).tables()]
@@ -153,7 +145,7 @@ def adopted_project(text: str, root: Path) -> tuple[Scaffold, list[str]]:
     tables = sorted(listed, key=lambda identifier: (identifier[:-1], identifier[-1]))
     if not tables:
         raise DatasetMissing(
-            f"there are no Lance tables at {address_of(lake)}; nothing was written",
+            f"there are no Lance tables at {lake.shown}; nothing was written",
             hint="--from takes a folder of datasets, dir:PATH or rest:URL",
         )
     names = [visible(".".join(identifier)) for identifier in tables]
@@ -161,20 +153,12 @@ def adopted_project(text: str, root: Path) -> tuple[Scaffold, list[str]]:
     return project_of(files), names
 
 
-def address_of(lake: LakeLocation) -> str:
-    return lake.address if lake.impl is None else f"{lake.impl}:{lake.address}"
-
-
 def _project(lake: LakeLocation, root: Path) -> str:
     name = root.resolve().name
     catalogs = ""
     if lake.impl is not None:
-        catalogs = _CATALOGS.format(
-            name=_CATALOG,
-            impl=lake.impl,
-            key=lake.key,
-            location=json.dumps(lake.written),
-        )
+        location = json.dumps(lake.written)
+        catalogs = _CATALOGS.format(name=_CATALOG, impl=lake.impl, key=lake.key, location=location)
     is_usable = is_name(name, PUNCTUATION["lancestat-name"])
     return _PROJECT.format(name=json.dumps(name) if is_usable else "lake", catalogs=catalogs)
 
@@ -184,10 +168,8 @@ def _sources(lake: LakeLocation, names: Sequence[str]) -> str:
     if len(names) > len(listed):
         listed.append(f"#   and {count(len(names) - len(listed))} more")
     if lake.impl is None:
-        source, example = (
-            f"uri: {json.dumps(lake.written)}",
-            f"uri: {lake.written}/orders.lance",
-        )
+        source = f"uri: {json.dumps(lake.written)}"
+        example = f"uri: {lake.written}/orders.lance"
     else:
         source, example = f"catalog: {_CATALOG}", f"table: {_CATALOG}.sales.orders"
     return _SOURCES.format(location=source, found="\n".join(listed), example=example)

@@ -27,6 +27,7 @@ from lancestat.errors import (
 )
 from lancestat.formats import escape_commands, message_lines, visible
 from lancestat.presentation.terminal import CONSOLE, paint, replace_what_has_no_code
+from lancestat.presentation.views import ErrorsView, Page, load_format
 from lancestat.redact import Audience, redact_line
 from lancestat.version import __version__
 
@@ -229,9 +230,6 @@ def print_document(command: str | None, error: BaseException) -> None:
     """Print the JSON document of a command that an error ended, unless it has printed its own."""
     if CONSOLE.has_document or isinstance(error, KeyboardInterrupt):
         return
-    from lancestat.presentation.registry import Page, load_format
-    from lancestat.presentation.views import ErrorsView
-
     parts = error.errors if isinstance(error, InvalidProject) else [_coded(error)]
     load_format("json").print(ErrorsView(command, parts), Page())
 

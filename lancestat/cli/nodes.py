@@ -20,16 +20,7 @@ from lancestat.cli.command import (
 from lancestat.cli.completion import complete_selector, complete_table
 from lancestat.formats import count, instant, size
 from lancestat.presentation.terminal import CONSOLE, paint
-from lancestat.presentation.views import (
-    Answer,
-    PastRunView,
-    PlanView,
-    RunsView,
-    RunView,
-    ShowView,
-    StatusView,
-    UnpublishView,
-)
+from lancestat.presentation.views import Answer, PlanView, RunView, ShowView, StatusView
 
 if TYPE_CHECKING:
     from lancestat.runs.result import UnfinishedNodes
@@ -49,7 +40,7 @@ def plan(
     out: Path | None,
 ) -> ExitCode | None:
     """Show what a run would do, and why. Opens datasets, starts no Spark."""
-    from lancestat.presentation.plan_view import plan_view
+    from lancestat.presentation.words import is_blocked, pending
 
     project = invocation.project()
     if out is None:
@@ -57,13 +48,12 @@ def plan(
     else:
         made = project.save_plan(out, select, exclude, full_refresh=full_refresh)
     policies = {table.name: table.policy for table in project.spec.tables}
-    view = plan_view(made, policies)
-    invocation.show(view)
+    invocation.show(PlanView(made, policies))
     if out is not None:
         invocation.say(f"the plan is in {out}, for 'lancestat run --plan-file'")
-    if view.is_blocked:
+    if is_blocked(made):
         return ExitCode.FAILURE
-    return ExitCode.CHANGES_PENDING if check and view.pending else None
+    return ExitCode.CHANGES_PENDING if check and pending(made) else None
 
 
 @command(RunView)
@@ -126,7 +116,7 @@ def _nothing(left: UnfinishedNodes, target: str) -> str:
     return f"{what} in the last run of target {target}, which ended at {ended}"
 
 
-@command(RunsView, PastRunView)
+@command(Answer)
 @click.argument("run", required=False)
 @click.option(
     "--limit",
@@ -142,14 +132,14 @@ def runs(invocation: Invocation, run: str | None, limit: int) -> None:
     RUN is an id, of which the beginning is enough. Runs that found nothing to do are not recorded.
     Spark is not started.
     """
-    from lancestat.presentation.report_views import past_run_view, runs_view
+    from lancestat.presentation.results import past_run_answer, runs_answer
     from lancestat.runs.result import past_run
 
     project = invocation.project()
     if run is None:
-        invocation.show(runs_view(project.spec, project.runs(limit=limit)))
+        invocation.show(runs_answer(project.spec, project.runs(limit=limit)))
     else:
-        invocation.show(past_run_view(project.spec, past_run(project.runs(), run)))
+        invocation.show(past_run_answer(project.spec, past_run(project.runs(), run)))
 
 
 @command(StatusView)
@@ -163,7 +153,7 @@ def status(invocation: Invocation, select: Selectors, exclude: Selectors) -> Exi
     without statistics, and a join whose result is out of date. Exits with 1 if any node has an
     error. Starts no Spark.
     """
-    from lancestat.presentation.report_views import status_view
+    from lancestat.presentation.results import status_view
     from lancestat.report.gather import redacted_report
     from lancestat.report.values import Health
 
@@ -180,7 +170,7 @@ def show(invocation: Invocation, table: str) -> None:
 
     CSV has a line per column with all figures, like lancestat.statistics in SQL.
     """
-    from lancestat.presentation.report_views import show_view
+    from lancestat.presentation.results import show_view
 
     invocation.show(show_view(invocation.project().show(table)))
 
@@ -192,7 +182,7 @@ def show(invocation: Invocation, table: str) -> None:
 )
 def docs(invocation: Invocation, select: Selectors, exclude: Selectors, out: Path | None) -> None:
     """Write HTML pages about all tables and joins."""
-    from lancestat.presentation.site.build import build_site, check_folder
+    from lancestat.presentation.site.pages import build_site, check_folder
     from lancestat.spec import PAGES
 
     project = invocation.project()
@@ -200,7 +190,7 @@ def docs(invocation: Invocation, select: Selectors, exclude: Selectors, out: Pat
     check_folder(folder)
     report = project.report(select, exclude, with_fragments=True, with_histograms=True)
     site = build_site(report, project.spec, folder)
-    nodes = [{"name": node.spec.name, "health": node.health.value} for node in site.report.nodes]
+    nodes = [{"name": node.spec.name, "health": node.health.value} for node in report.nodes]
     members = {"page": str(site.page), "pages": site.pages, "nodes": nodes}
     wrote = f"wrote {count(site.pages, 'page')}, {size(site.size_bytes)}"
     lines = [paint(f"{wrote}; open this one in a browser:", "note"), site.page.as_uri()]
@@ -211,14 +201,14 @@ def docs(invocation: Invocation, select: Selectors, exclude: Selectors, out: Pat
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 def gc(invocation: Invocation, dry_run: bool) -> None:
     """Remove state and scratch that are no longer needed."""
-    from lancestat.presentation.report_views import garbage_answer
+    from lancestat.presentation.results import garbage_answer
 
     project = invocation.project()
     report = project.collect_garbage(dry_run=dry_run)
     invocation.show(garbage_answer(report, project.spec.name, project.spec.target.name))
 
 
-@command(UnpublishView)
+@command(Answer)
 @click.argument("selection", nargs=-1, shell_complete=complete_selector)
 @selection_options
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
@@ -238,8 +228,9 @@ def unpublish(
     The next run publishes the statistics of tables with 'publish: manifest' again, without reading
     what the state has stored. To keep them out, declare 'publish: none'.
     """
-    project = invocation.project()
+    from lancestat.presentation.results import unpublish_answer
+
     chosen = [*selection, *(select or ())] or None
-    view = UnpublishView(project.unpublish(chosen, exclude, dry_run=dry_run))
-    invocation.show(view)
-    return ExitCode.FAILURE if view.is_failed else None
+    result = invocation.project().unpublish(chosen, exclude, dry_run=dry_run)
+    invocation.show(unpublish_answer(result))
+    return None if result.ok else ExitCode.FAILURE

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import count, instant, large, size, visible
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.report.values import NodeRunFigures, node_run
 from lancestat.runs.actions import StageProgress
 from lancestat.runs.result import NodeResult, Progress, Status, TableProgress
 
@@ -106,9 +105,8 @@ class LineProgress(Progress):
     def finished(self, result: NodeResult) -> None:
         with self._lock:
             self._working.pop(result.name, None)
-            facts = node_run(result)
-            if facts.action != "skip":
-                text = ", ".join(_done(facts))
+            if result.end != "skip":
+                text = ", ".join(_done(result))
                 self._print(_LEVELS.get(result.status, "INFO"), f"{result.name}: {text}")
 
     def cancelling(self) -> None:
@@ -122,12 +120,13 @@ class LineProgress(Progress):
 CANCELLING = "cancelling; interrupt again to exit immediately"
 
 
-def _done(facts: NodeRunFigures) -> Iterator[str]:
-    yield facts.action
-    if facts.is_done:
-        yield from filter(None, (facts.read, facts.pairs, facts.elapsed))
-    elif facts.result.text:
-        yield facts.result.text.splitlines()[0]
+def _done(result: NodeResult) -> Iterator[str]:
+    yield result.end
+    if result.is_done:
+        compared = result.figures.compared if result.figures else ""
+        yield from filter(None, (result.read, compared, result.took))
+    elif result.text:
+        yield result.text.splitlines()[0]
 
 
 class TerminalProgress(Progress):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from lancestat.cli.command import (
     path_option,
     selection_options,
 )
-from lancestat.cli.completion import VARIABLE, complete_schema
+from lancestat.cli.completion import VARIABLE, completing
 from lancestat.errors import (
     InvalidProject,
     LancestatError,
@@ -102,8 +103,14 @@ def _is_selected(source: Source, select: Selectors) -> bool:
     )
 
 
+def _kinds(context: click.Context) -> Iterable[tuple[str, str]]:
+    from lancestat.spec.schema import KINDS
+
+    return KINDS.items()
+
+
 @command(Answer)
-@click.argument("kind", metavar="[KIND]", required=False, shell_complete=complete_schema)
+@click.argument("kind", metavar="[KIND]", required=False, shell_complete=completing(_kinds))
 @path_option(
     "--out",
     metavar="DIR",

@@ -77,7 +77,6 @@ def diff(
     or inline make no difference.
     """
     from lancestat.nodes import NODE_TYPES
-    from lancestat.presentation.diff_view import diff_view
     from lancestat.review.diff import review
 
     failing = _risks(fail_on)
@@ -94,7 +93,7 @@ def diff(
         environment=os.environ,
         loaded=lambda spec: CONSOLE.redact_with(spec.redactor),
     )
-    invocation.show(diff_view(result))
+    invocation.show(DiffView(result))
     return ExitCode.CHANGES_PENDING if failing & result.risks else None
 
 

@@ -204,7 +204,7 @@ def _answer_without_spark(
 
 
 def _print(invocation: Invocation, result: QueryResult) -> None:
-    from lancestat.presentation.query_view import query_view
+    from lancestat.presentation.results import query_view
 
     view = query_view(result)
     invocation.show(view)

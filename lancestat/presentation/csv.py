@@ -11,9 +11,8 @@ from datetime import datetime
 from itertools import islice
 
 from lancestat.formats import format_instant
-from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.presentation.views import QueryView, ShowView
+from lancestat.presentation.views import Format, Page, QueryView, ShowView
 
 _ROWS_PER_WRITE = 1000
 _NEEDS_QUOTES = frozenset('",\r\n')

@@ -1,20 +1,30 @@
-"""What `lancestat.display` shows of values in Python: the views and formats of the command line."""
+"""What `lancestat.display` shows of values in Python: the views and formats of the command line.
+
+`lancestat.explain` shows what `lancestat sql --explain` does, of any DataFrame.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from lancestat.formats import escape_commands, visible
-from lancestat.presentation.diff_view import diff_view
+from lancestat import display
+from lancestat.errors import InvalidArgument
+from lancestat.formats import count, escape_commands, visible
+from lancestat.presentation import views
 from lancestat.presentation.html import FORMAT as HTML
-from lancestat.presentation.plan_view import plan_view
-from lancestat.presentation.registry import Page
-from lancestat.presentation.report_views import garbage_answer, run_view, show_view, status_view
+from lancestat.presentation.json import FORMAT as JSON
+from lancestat.presentation.results import (
+    garbage_answer,
+    show_view,
+    status_view,
+    unpublish_answer,
+)
 from lancestat.presentation.terminal import unpainted, width
 from lancestat.presentation.text import FORMAT as TEXT
-from lancestat.presentation.views import ExplanationView, UnpublishView
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
 from lancestat.report.gather import (
     RESULTS,
@@ -34,6 +44,36 @@ from lancestat.tables.unpublish import UnpublishResult
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from lancestat.query.sql.explain import PlanExplanation
+
+
+@dataclass(frozen=True, slots=True)
+class QueryExplanation:
+    """The plan of a DataFrame; printed, it is the text of `lancestat sql --explain --verbose`.
+
+    `plan` has its operators and scans as values.
+    """
+
+    plan: PlanExplanation
+    redactor: Redactor = field(repr=False, compare=False)
+
+    def to_json(self) -> Mapping[str, object]:
+        payload = JSON.render(views.ExplanationView(self.plan), views.Page())
+        redacted = self.redactor.json(payload, Audience.PERSON)
+        assert isinstance(redacted, dict)
+        return redacted
+
+    def __repr__(self) -> str:
+        operators = count(len(self.plan.operators), "operator")
+        scans = self.plan.scans
+        known = sum(scan.explanation is not None for scan in scans)
+        what = f"{operators}, {count(len(scans), 'scan')}, {count(known)} of Lance tables"
+        return display.summary(self, what)
+
+    __str__ = display.as_text
+    _repr_html_ = display.as_html
 
 
 @singledispatch
@@ -41,30 +81,29 @@ def view_of(value: object) -> object:
     raise TypeError(f"nothing shows a {type(value).__name__}")
 
 
-@view_of.register
-def _(value: Plan) -> object:
-    return plan_view(value, {})
-
-
-view_of.register(RunResult, run_view)
+view_of.register(Plan, lambda plan: views.PlanView(plan, {}))
+view_of.register(QueryExplanation, lambda value: views.ExplanationView(value.plan))
+view_of.register(RunResult, views.RunView)
 view_of.register(ProjectReport, status_view)
 view_of.register(TableStatus, show_view)
-view_of.register(Diff, diff_view)
-view_of.register(UnpublishResult, UnpublishView)
+view_of.register(Diff, views.DiffView)
+view_of.register(UnpublishResult, unpublish_answer)
 view_of.register(GarbageReport, garbage_answer)
 
 
 def text(value: object) -> str:
     """Return what the command line prints of a value, as wide as the terminal, if there is one."""
     view = view_of(value)
-    page = Page(isinstance(view, ExplanationView), width(), Audience.PERSON, _redactor(value))
+    page = views.Page(
+        isinstance(view, views.ExplanationView), width(), Audience.PERSON, _redactor(value)
+    )
     lines = (unpainted(page.redacted(line)) for line in TEXT.render(view, page))
     return "\n".join(visible(escape_commands(line)).rstrip() for line in lines)
 
 
 def html(value: object) -> str:
     """Return a value as HTML that a notebook shows."""
-    page = Page(audience=Audience.PUBLIC, redactor=_redactor(value))
+    page = views.Page(audience=Audience.PUBLIC, redactor=_redactor(value))
     return str(HTML.render(view_of(value), page))
 
 
@@ -88,3 +127,29 @@ def _redactor(value: object) -> Redactor:
     """
     own: Redactor = getattr(value, "redactor", EMPTY_REDACTOR)
     return own.merged(Redactor(secret_environment(os.environ), own.public))
+
+
+def explain(frame: DataFrame) -> QueryExplanation:
+    """Explain the plan of a DataFrame.
+
+    The explanation has the plan's operators with Spark's estimates and, for each scan of a Lance
+    table, which statistics, filters and aggregates reach it, or why they do not. Nothing is run.
+    The plan is the one that the DataFrame's actions run; below cached data, it is the plan that
+    computed the data.
+
+    Args:
+        frame: A DataFrame of a classic session, over tables of any format.
+
+    Raises:
+        InvalidArgument: `frame` is not a DataFrame.
+        SparkConnectSession: `frame` belongs to a Spark Connect session.
+        LancestatError: Spark cannot plan it.
+    """
+    from lancestat.query.read.relation import planning_service
+    from lancestat.query.sql.explain import explain_frame
+
+    if not hasattr(frame, "sparkSession"):
+        raise InvalidArgument(f"explain takes a DataFrame, not {type(frame).__name__}")
+    explained = explain_frame(frame)
+    known = [*secret_environment(os.environ), *planning_service().secrets()]
+    return QueryExplanation(explained, Redactor(known))

@@ -16,22 +16,10 @@ from markupsafe import Markup, escape
 
 import lancestat.presentation.site as site
 from lancestat.formats import count, message_lines, spoken
-from lancestat.presentation.registry import Format, Page
+from lancestat.presentation import views, words
 from lancestat.presentation.site.text import PageSanitizer, shorten
 from lancestat.presentation.terminal import unpainted
 from lancestat.presentation.text import show_facts
-from lancestat.presentation.text_diff import NOTHING
-from lancestat.presentation.text_nodes import (
-    COLUMNS,
-    RIGHT,
-    SKIPS_LISTED,
-    WELL_LISTED,
-    node_published,
-    node_read,
-    plan_verdict,
-    run_totals,
-    source_lines,
-)
 from lancestat.presentation.text_sql import (
     estimates,
     explanation_notes,
@@ -40,18 +28,10 @@ from lancestat.presentation.text_sql import (
     scan_facts,
     scan_summary,
 )
-from lancestat.presentation.views import (
-    DiffView,
-    ExplanationView,
-    NodeDiffView,
-    PlanView,
-    PropertyView,
-    RunView,
-    ShowView,
-    StatusView,
-)
+from lancestat.review.values import NodeDiff, PropertyChange
+from lancestat.runs.actions import gone_words
 
-FORMAT: Format[Markup] = Format(print, is_for_people=True, is_published=True)
+FORMAT: views.Format[Markup] = views.Format(print, is_for_people=True, is_published=True)
 
 _TONES = {
     "analyze": "ok",
@@ -66,22 +46,6 @@ _TONES = {
     "removed": "error",
 }
 _LONGEST_BOUND = 32
-_DARK = (
-    '[data-jp-theme-light="false"]',
-    ".vscode-dark",
-    ".vscode-high-contrast:not(.vscode-high-contrast-light)",
-    '[theme="dark"]',
-    '[data-theme="dark"]',
-    '[data-bs-theme="dark"]',
-)
-_LIGHT = (
-    '[data-jp-theme-light="true"]',
-    ".vscode-light",
-    ".vscode-high-contrast-light",
-    '[theme="light"]',
-    '[data-theme="light"]',
-    '[data-bs-theme="light"]',
-)
 
 
 @cache
@@ -89,18 +53,14 @@ def _style() -> Markup:
     """Return the style of every output: light or dark as the notebook says, else as the system."""
     palette = (Path(site.__file__).parent / "static" / "palette.css").read_text("utf-8")
     rules = Path(__file__).with_name("notebook.css").read_text("utf-8")
-    themes = (
-        f"{', '.join(f'{theme} .lancestat' for theme in selectors)} {{ color-scheme: {scheme}; }}\n"
-        for scheme, selectors in (("light", _LIGHT), ("dark", _DARK))
-    )
     palette = palette.replace(":root", ".lancestat")
-    return Markup(f"<style>\n{palette}{''.join(themes)}{rules}</style>")
+    return Markup(f"<style>\n{palette}{rules}</style>")
 
 
 class _Writer:
     """Writes texts as HTML: sanitized and escaped, unless they are markup already."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: views.Page) -> None:
         # A notebook runs in its folder, and is read elsewhere.
         self._line = PageSanitizer(page.redactor, Path.cwd()).line
 
@@ -164,28 +124,27 @@ class _Writer:
         return Markup('<div class="lancestat">\n{}\n{}</div>').format(_style(), content)
 
 
-@FORMAT.renders(PlanView)
-def _plan(view: PlanView, page: Page) -> Markup:
-    html = _Writer(page)
-    is_folded = sum(action.verb == "skip" for action in view.actions) > SKIPS_LISTED
+@FORMAT.renders(views.PlanView)
+def _plan(view: views.PlanView, page: views.Page) -> Markup:
+    html, plan = _Writer(page), view.plan
+    is_folded = sum(action.verb == "skip" for action in plan.actions) > words.SKIPS_LISTED
     rows: list[Sequence[str] | Markup] = []
-    for action in view.actions:
+    for action in plan.actions:
         if is_folded and action.verb == "skip":
             continue
-        why = spoken(action.reasons)
-        rows.append((html.state(action.verb), action.node, action.reads, html.part("note", why)))
+        why = html.part("note", spoken(reason.value for reason in action.reasons))
+        rows.append((html.state(action.verb), action.node, action.reads, why))
         choice = [action.choice] if action.choice and action.shows_choice else []
         if action.verb != "skip":
             rows += html.below(4, [*choice, *action.notes])
-        rows += html.below(4, message_lines(action.error or ""), "error")
-    listed = html.table(rows, head=("", "node", "reads", "why"), named=1) if rows else Markup("")
-    counts = ", ".join(f"{number} {verb}" for _, verb, number in view.counts)
-    verdict = f"{counts}. {plan_verdict(view)}" if view.actions else "No nodes selected."
+        rows += html.below(4, message_lines(action.error.text() if action.error else ""), "error")
+    counts = ", ".join(f"{number} {verb}" for verb, number in words.verb_counts(plan))
+    verdict = f"{counts}. {words.plan_verdict(plan)}" if plan.actions else "No nodes selected."
     return html.output(
-        html.paragraph(_titled(html, "Plan for", view.project, view.target)),
-        listed,
+        html.paragraph(_titled(html, "Plan for", plan.project, plan.target)),
+        html.table(rows, head=("", "node", "reads", "why"), named=1) if rows else Markup(""),
         html.paragraph(verdict),
-        *map(html.paragraph, source_lines(view)),
+        *map(html.paragraph, words.source_lines(plan.sources)),
     )
 
 
@@ -193,55 +152,58 @@ def _titled(html: _Writer, what: str, project: str, target: str) -> Markup:
     return Markup("{} {}, target {}").format(what, html.strong(project), html.text(target))
 
 
-@FORMAT.renders(RunView)
-def _run(view: RunView, page: Page) -> Markup:
-    html = _Writer(page)
-    is_folded = view.unchanged > SKIPS_LISTED
+@FORMAT.renders(views.RunView)
+def _run(view: views.RunView, page: views.Page) -> Markup:
+    html, result = _Writer(page), view.result
+    unchanged = sum(node.is_idle and node.end == "skip" for node in result.nodes)
     rows: list[Sequence[str] | Markup] = []
-    for node in view.nodes:
-        if is_folded and node.action == "skip":
+    for node in result.nodes:
+        if unchanged > words.SKIPS_LISTED and node.end == "skip":
             continue
-        done = (node_read(node), node_published(node), node.elapsed or "") if node.is_done else ()
-        idle = (html.part("note", node.reasons),) if node.action == "skip" else ("",)
-        cells = (html.state(node.action), node.name, *(done or (*idle, "", "")))
-        rows.append(cells)
+        if node.is_done:
+            cells = (words.read_or_compared(node), words.node_published(node), node.took)
+        else:
+            why = html.part("note", spoken(node.reasons)) if node.end == "skip" else ""
+            cells = (why, "", "")
+        rows.append((html.state(node.end), node.name, *cells))
         rows += html.below(5, node.quality)
-        rows += html.below(5, message_lines(node.result.text), "error")
-    what = "Retry of" if view.command == "retry" else "Run of"
+        rows += html.below(5, message_lines(node.text), "error")
+    what = "Retry of" if result.command == "retry" else "Run of"
     head = ("", "node", "read", "published", "took")
     return html.output(
-        html.paragraph(_titled(html, what, view.project, view.target)),
+        html.paragraph(_titled(html, what, result.project, result.target)),
         html.table(rows, head=head, right={4}, named=1) if rows else Markup(""),
-        *map(html.paragraph, filter(None, (*run_totals(view), view.gone))),
+        *map(html.paragraph, filter(None, (*words.run_totals(result), gone_words(result.sources)))),
     )
 
 
-@FORMAT.renders(StatusView)
-def _status(view: StatusView, page: Page) -> Markup:
+@FORMAT.renders(views.StatusView)
+def _status(view: views.StatusView, page: views.Page) -> Markup:
     html = _Writer(page)
-    well = sum(words["health"] == "ok" for _, words in view.nodes)
-    listed = [row for row in view.nodes if row[1]["health"] != "ok" or well <= WELL_LISTED]
-    columns = [column for column in COLUMNS if any(words[column[0]] for _, words in listed)]
+    well = sum(texts["health"] == "ok" for _, texts in view.nodes)
+    listed = [row for row in view.nodes if row[1]["health"] != "ok" or well <= words.WELL_LISTED]
+    columns = words.status_columns([texts for _, texts in listed])
     names = [name for name, _, _ in columns] + ["last_run"]
     rows: list[Sequence[str] | Markup] = []
-    for node, words in listed:
-        state = html.state(words["health"], words["health"])
-        rows.append((state, *(words[name] for name in names)))
-        rows += html.below(len(names) + 1, node.problems, words["health"])
+    for node, texts in listed:
+        rows.append(
+            (html.state(texts["health"], texts["health"]), *(texts[name] for name in names))
+        )
+        rows += html.below(len(names) + 1, node.problems, texts["health"])
     head = ["", *(title for _, title, _ in columns), "last run"]
-    right = [index for index, name in enumerate(names, start=1) if name in RIGHT]
+    right = [index for index, name in enumerate(names, start=1) if name in words.RIGHT]
     counts = ", ".join(text for text, _ in view.counts) or "No nodes declared"
     rest = f" {count(well, 'node is', 'nodes are')} well and not listed."
     return html.output(
         html.paragraph(_titled(html, "Status of", view.project, view.target)),
         html.table(rows, head=head, right=right, named=1) if rows else Markup(""),
-        html.paragraph(f"{counts}.{rest if well > WELL_LISTED else ''}"),
+        html.paragraph(f"{counts}.{rest if well > words.WELL_LISTED else ''}"),
         *map(html.paragraph, filter(None, [view.gone])),
     )
 
 
-@FORMAT.renders(ShowView)
-def _show(view: ShowView, page: Page) -> Markup:
+@FORMAT.renders(views.ShowView)
+def _show(view: views.ShowView, page: views.Page) -> Markup:
     html, status = _Writer(page), view.status
     parts = [html.table(show_facts(view))]
     if status.columns:
@@ -271,34 +233,35 @@ def _show(view: ShowView, page: Page) -> Markup:
     return html.output(html.paragraph(title), *parts, *map(html.paragraph, texts))
 
 
-@FORMAT.renders(DiffView)
-def _diff(view: DiffView, page: Page) -> Markup:
+@FORMAT.renders(views.DiffView)
+def _diff(view: views.DiffView, page: views.Page) -> Markup:
     html, diff = _Writer(page), view.diff
     rows: list[Sequence[str] | Markup] = []
-    if view.settings:
-        lines = html.lines(chain.from_iterable(map(_property, view.settings)))
+    if diff.settings:
+        lines = html.lines(chain.from_iterable(map(_property, diff.settings)))
         rows.append((html.state("changed"), "project and target", lines))
-    for node in view.nodes:
-        about = ", ".join([node.kind, node.location, *node.owners])
+    for node in diff.nodes:
+        about = ", ".join([words.kind_name(node.kind_word), words.declared_in(node), *node.owners])
         name = Markup("{}<br>{}").format(html.strong(node.name), html.part("note", about))
-        rows.append((html.state(node.change), name, html.lines(_changes(node))))
-        rows += html.below(3, (f"{risk}: {sentence}" for risk, sentence in node.risks), "warn")
+        rows.append((html.state(node.change.value), name, html.lines(_changes(node))))
+        risks = (f"{note.risk.value}: {note.sentence}" for note in node.risks)
+        rows += html.below(3, risks, "warn")
         rows += html.below(3, node.notes)
-    sides = Markup(": {} to {}").format(html.text(view.base), html.text(view.head))
+    base, head = html.text(words.side_name(diff.base)), html.text(words.side_name(diff.head))
+    summary = words.diff_summary(diff)
     texts = [f"note: {note}" for note in diff.notes]
-    unchanged = count(diff.unchanged, "node")
-    empty = f"No changes: both sides mean the same, {unchanged}."
-    texts.append(empty if diff.is_empty else f"{view.summary[:1].upper()}{view.summary[1:]}.")
-    texts += [view.cost] if view.cost else []
+    empty = f"No changes: both sides mean the same, {count(diff.unchanged, 'node')}."
+    texts.append(empty if diff.is_empty else f"{summary[:1].upper()}{summary[1:]}.")
+    title = _titled(html, "Diff of", diff.project, diff.target)
     return html.output(
-        html.paragraph(_titled(html, "Diff of", diff.project, diff.target) + sides),
+        html.paragraph(title + Markup(": {} to {}").format(base, head)),
         html.table(rows, head=("", "node", "change"), named=1) if rows else Markup(""),
-        *map(html.paragraph, texts),
+        *map(html.paragraph, filter(None, [*texts, words.diff_cost(diff)])),
     )
 
 
-def _changes(node: NodeDiffView) -> Iterator[str]:
-    yield from chain.from_iterable(map(_property, node.properties))
+def _changes(node: NodeDiff) -> Iterator[str]:
+    yield from chain.from_iterable(map(_property, words.shown_properties(node)))
     if node.columns is not None:
         how = "" if node.columns.are_names else " by pattern"
         for verb, names in (("gains", node.columns.gained), ("loses", node.columns.lost)):
@@ -306,17 +269,18 @@ def _changes(node: NodeDiffView) -> Iterator[str]:
                 yield f"{verb}{how}: {', '.join(names)}"
 
 
-def _property(change: PropertyView) -> Iterator[str]:
-    sides = [NOTHING if text is None else text for text in (change.old, change.new)]
+def _property(change: PropertyChange) -> Iterator[str]:
+    old, new = words.property_texts(change)
+    sides = [words.NOTHING if text is None else text for text in (old, new)]
     if not any("\n" in text for text in sides):
-        yield f"{change.name}: {sides[1] if change.old is None else ' -> '.join(sides)}"
+        yield f"{change.name}: {sides[1] if old is None else ' -> '.join(sides)}"
         return
     yield f"{change.name}:"
-    yield from change.lines()
+    yield from words.property_lines(change)
 
 
-@FORMAT.renders(ExplanationView)
-def _explanation(view: ExplanationView, page: Page) -> Markup:
+@FORMAT.renders(views.ExplanationView)
+def _explanation(view: views.ExplanationView, page: views.Page) -> Markup:
     html, explanation = _Writer(page), view.explanation
     rows = []
     for operator in explanation.operators:

@@ -12,23 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.formats import format_instant
-from lancestat.presentation.registry import Format, Page
+from lancestat.presentation import views, words
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.presentation.views import (
-    Answer,
-    DiffView,
-    ErrorsView,
-    ExplanationView,
-    ListView,
-    PastRunView,
-    PlanView,
-    QueryView,
-    RunsView,
-    RunView,
-    ShowView,
-    StatusView,
-    UnpublishView,
-)
 from lancestat.version import __version__
 
 if TYPE_CHECKING:
@@ -57,26 +42,21 @@ def _write(payload: Payload | str) -> None:
     CONSOLE.json(json.dumps(redacted, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-FORMAT: Format[Payload | str] = Format(_write)
+FORMAT: views.Format[Payload | str] = views.Format(_write)
 
 
-def _object(command: str, **members: object) -> Payload:
+def _object(command: str | None, **members: object) -> Payload:
     return {"format_version": FORMAT_VERSION, "command": command, **members}
 
 
-@FORMAT.renders(Answer)
-def _answer(view: Answer, page: Page) -> Payload:
+@FORMAT.renders(views.Answer)
+def _answer(view: views.Answer, page: views.Page) -> Payload:
     return _object(view.command, **view.members)
 
 
-@FORMAT.renders(ErrorsView)
-def _errors(view: ErrorsView, page: Page) -> Payload:
-    return {
-        "format_version": FORMAT_VERSION,
-        "command": view.command,
-        "status": "error",
-        "errors": [_error(error) for error in view.errors],
-    }
+@FORMAT.renders(views.ErrorsView)
+def _errors(view: views.ErrorsView, page: views.Page) -> Payload:
+    return _object(view.command, status="error", errors=[_error(error) for error in view.errors])
 
 
 def _error(error: LancestatError) -> Payload:
@@ -88,8 +68,8 @@ def _error(error: LancestatError) -> Payload:
     }
 
 
-@FORMAT.renders(ListView)
-def _list(view: ListView, page: Page) -> Payload:
+@FORMAT.renders(views.ListView)
+def _list(view: views.ListView, page: views.Page) -> Payload:
     return _object(
         "list",
         project=view.project,
@@ -116,17 +96,18 @@ def _declared(node: Node) -> Payload:
     }
 
 
-@FORMAT.renders(PlanView)
-def _plan(view: PlanView, page: Page) -> Payload:
+@FORMAT.renders(views.PlanView)
+def _plan(view: views.PlanView, page: views.Page) -> Payload:
+    plan = view.plan
     return _object(
         "plan",
-        project=view.project,
-        target=view.target,
-        status="error" if view.is_blocked else "planned",
-        nodes=[action.result.to_json() for action in view.actions],
-        estimated_seconds=view.estimated_seconds,
-        spark_start_seconds=view.spark_start_seconds,
-        **_sources(view.sources),
+        project=plan.project,
+        target=plan.target,
+        status="error" if words.is_blocked(plan) else "planned",
+        nodes=[node.to_json() for node in words.planned_results(plan)],
+        estimated_seconds=words.estimated_seconds(plan),
+        spark_start_seconds=plan.spark_start_seconds,
+        **_sources(plan.sources),
     )
 
 
@@ -139,49 +120,25 @@ def _sources(sources: SourceFindings | None) -> Payload:
     return {"sources": found}
 
 
-@FORMAT.renders(RunView)
-def _run(view: RunView, page: Page) -> Payload:
+@FORMAT.renders(views.RunView)
+def _run(view: views.RunView, page: views.Page) -> Payload:
+    result = view.result
     return _object(
-        view.command,
-        project=view.project,
-        target=view.target,
+        result.command,
+        project=result.project,
+        target=result.target,
         version=__version__,
-        run_id=view.run_id,
-        started_at=_instant(view.started_at),
-        finished_at=_instant(view.finished_at),
-        status=view.status,
-        nodes=[node.result.to_json() for node in view.nodes],
-        **_sources(view.sources),
+        run_id=result.run_id,
+        started_at=_instant(result.started_at),
+        finished_at=_instant(result.finished_at),
+        status=result.status.value,
+        nodes=[node.to_json() for node in result.nodes],
+        **_sources(result.sources),
     )
 
 
-@FORMAT.renders(RunsView)
-def _runs(view: RunsView, page: Page) -> Payload:
-    runs = [{**_past_run(run), "nodes": run.counts} for run in view.runs]
-    return _object("runs", project=view.project, target=view.target, runs=runs)
-
-
-@FORMAT.renders(PastRunView)
-def _one_run(view: PastRunView, page: Page) -> Payload:
-    nodes = [node.to_json() for node in view.run.nodes]
-    run = {**_past_run(view.run), "target": view.run.target, "nodes": nodes}
-    return _object("runs", project=view.project, run=run)
-
-
-def _past_run(run: PastRun) -> dict[str, object]:
-    elapsed = run.elapsed
-    return {
-        "run_id": run.run_id,
-        "command": run.command,
-        "status": run.status,
-        "started_at": _instant(run.started_at),
-        "finished_at": _instant(run.finished_at),
-        "elapsed_seconds": None if elapsed is None else elapsed.total_seconds(),
-    }
-
-
-@FORMAT.renders(ShowView)
-def _show(view: ShowView, page: Page) -> Payload:
+@FORMAT.renders(views.ShowView)
+def _show(view: views.ShowView, page: views.Page) -> Payload:
     """Return one table's statistics; bounds are Spark's strings."""
     status = view.status
     covered = status.covered or {}
@@ -210,8 +167,8 @@ def _show(view: ShowView, page: Page) -> Payload:
     }
 
 
-@FORMAT.renders(StatusView)
-def _status(view: StatusView, page: Page) -> Payload:
+@FORMAT.renders(views.StatusView)
+def _status(view: views.StatusView, page: views.Page) -> Payload:
     report = view.report
     return _object(
         "status",
@@ -248,8 +205,8 @@ def _instant(instant: datetime | None) -> str | None:
     return None if instant is None else format_instant(instant)
 
 
-@FORMAT.renders(QueryView)
-def _query(view: QueryView, page: Page) -> str:
+@FORMAT.renders(views.QueryView)
+def _query(view: views.QueryView, page: views.Page) -> str:
     """Return columns with Spark's types, and rows as lists, one a line."""
     rows = [_compact(row) for row in view.values]
     members = {
@@ -270,26 +227,13 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-@FORMAT.renders(ExplanationView)
-def _explanation(view: ExplanationView, page: Page) -> Payload:
+@FORMAT.renders(views.ExplanationView)
+def _explanation(view: views.ExplanationView, page: views.Page) -> Payload:
     return _object("sql", explanation=view.explanation.to_json())
 
 
-@FORMAT.renders(UnpublishView)
-def _unpublish(view: UnpublishView, page: Page) -> Payload:
-    result = view.result
-    return _object(
-        "unpublish",
-        project=result.project,
-        target=result.target,
-        dry_run=result.is_dry_run,
-        status=result.status.value,
-        nodes=[node.to_json() for node in result.nodes],
-    )
-
-
-@FORMAT.renders(DiffView)
-def _diff(view: DiffView, page: Page) -> Payload:
+@FORMAT.renders(views.DiffView)
+def _diff(view: views.DiffView, page: views.Page) -> Payload:
     """Return a diff, as docs/reference/cli.md describes its members."""
     diff = view.diff
     return _object(
@@ -298,7 +242,7 @@ def _diff(view: DiffView, page: Page) -> Payload:
         target=diff.target,
         base={"label": diff.base, "commit": diff.base_commit},
         head={"label": diff.head, "commit": diff.head_commit},
-        summary={**view.counts, "unchanged": diff.unchanged},
+        summary={**words.change_counts(diff), "unchanged": diff.unchanged},
         risks=sorted(risk.value for risk in diff.risks),
         cost_bytes=diff.cost_bytes,
         settings=[_property(change) for change in diff.settings],

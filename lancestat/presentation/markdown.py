@@ -10,28 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count, visible
-from lancestat.presentation.registry import Format, Page
+from lancestat.formats import count, size, visible
+from lancestat.presentation import views, words
 from lancestat.presentation.terminal import CONSOLE, ZERO_WIDTH_SPACE
-from lancestat.presentation.text_diff import NOTHING
-from lancestat.presentation.text_nodes import (
-    HEALTH_SYMBOLS,
-    WELL_LISTED,
-    closing_words,
-    source_lines,
-)
-from lancestat.presentation.views import (
-    ActionView,
-    DiffView,
-    NodeDiffView,
-    PlanView,
-    PropertyView,
-    QueryView,
-    StatusView,
-)
 
 if TYPE_CHECKING:
-    from lancestat.review.values import ColumnsChange, TablesChange
+    from lancestat.review.values import Diff, NodeDiff, PropertyChange
+    from lancestat.runs.actions import Action, Plan
+    from lancestat.spec.model import Policy
 
 MAX_CHARACTERS = 65_000
 """Below what GitHub takes in one comment, so that a marker fits too."""
@@ -48,24 +34,27 @@ def _write(lines: Iterable[str]) -> None:
     CONSOLE.markdown("\n".join(lines))
 
 
-FORMAT: Format[Iterable[str]] = Format(_write, is_for_people=True, is_published=True)
+FORMAT: views.Format[Iterable[str]] = views.Format(_write, is_for_people=True, is_published=True)
 
 
-@FORMAT.renders(PlanView)
-def _plan(view: PlanView, page: Page) -> list[str]:
+@FORMAT.renders(views.PlanView)
+def _plan(view: views.PlanView, page: views.Page) -> list[str]:
     """Return what will be read and why, and which staleness readers accept.
 
     Nodes that stay as they are are counted, not listed.
     """
-    listed = [action for action in view.actions if action.verb != "skip"]
-    lines = [f"### lancestat: {prose(view.project)}, target {prose(view.target)}", ""]
+    plan = view.plan
+    listed = [action for action in plan.actions if action.verb != "skip"]
+    lines = [f"### lancestat: {prose(plan.project)}, target {prose(plan.target)}", ""]
     if listed:
         lines += ["| | node | reads | why | readers accept |", "|:-:|---|---|---|---|"]
-        lines += [_action(action, page) for action in listed]
+        lines += [_action(action, view.policies.get(action.node), page) for action in listed]
         lines.append("")
-    lines.append(_totals(view, len(listed)))
-    sentences = (*source_lines(view), *closing_words(view))
-    lines += (part for text in sentences for part in ("", prose(text)))
+    lines.append(_totals(plan, len(listed)))
+    closing = words.closing_words(words.planned_results(plan))
+    lines += (
+        part for text in (*words.source_lines(plan.sources), *closing) for part in ("", prose(text))
+    )
     notes = [
         f"- {cell(action.node)}: {prose(page.redacted(note))}"
         for action in listed
@@ -74,19 +63,20 @@ def _plan(view: PlanView, page: Page) -> list[str]:
     return [*lines, "", *notes] if notes else lines
 
 
-def _action(action: ActionView, page: Page) -> str:
+def _action(action: Action, policy: Policy | None, page: views.Page) -> str:
     if action.error is not None:
-        why = prose(page.redacted(action.error))
+        why = prose(page.redacted(action.error.text()))
     else:
-        why = ", ".join(map(cell, action.reasons))
-    cells = (f"{cell(action.symbol)} {action.verb}", cell(action.node), action.reads, why)
-    return f"| {' | '.join(cells)} | {prose(action.accepted)} |"
+        why = ", ".join(cell(reason.value) for reason in action.reasons)
+    accepted = (policy.template or policy.accepted_staleness) if policy else ""
+    sign = f"{cell(words.SYMBOLS[action.verb])} {action.verb}"
+    return f"| {' | '.join((sign, cell(action.node), action.reads, why, prose(accepted)))} |"
 
 
-def _totals(view: PlanView, listed: int) -> str:
-    idle = len(view.actions) - listed
-    if view.pending:
-        text = f"**{count(view.pending, 'change')}.** {view.total}"
+def _totals(plan: Plan, listed: int) -> str:
+    idle = len(plan.actions) - listed
+    if changes := words.pending(plan):
+        text = f"**{count(changes, 'change')}.** {words.plan_total(plan)}"
     else:
         text = "Nothing else to do." if listed else "Nothing to do."
     return f"{text} {count(idle, 'node')} unchanged." if idle else text
@@ -99,8 +89,8 @@ _STATUS_HEAD = (
 _HEALTH_ORDER = ("error", "warn", "ok")
 
 
-@FORMAT.renders(StatusView)
-def _status(view: StatusView, page: Page) -> Iterator[str]:
+@FORMAT.renders(views.StatusView)
+def _status(view: views.StatusView, page: views.Page) -> Iterator[str]:
     """Yield a summary, what is wrong, and a table of nodes, those in trouble first.
 
     Nodes that are well are counted where they are many.
@@ -111,32 +101,32 @@ def _status(view: StatusView, page: Page) -> Iterator[str]:
     yield f"**{counts}.**" if counts else "No nodes declared."
     if view.gone:
         yield from ("", prose(view.gone))
-    well = sum(words["health"] == "ok" for _, words in view.nodes)
-    listed = [row for row in view.nodes if row[1]["health"] != "ok" or well <= WELL_LISTED]
+    well = sum(texts["health"] == "ok" for _, texts in view.nodes)
+    listed = [row for row in view.nodes if row[1]["health"] != "ok" or well <= words.WELL_LISTED]
     listed.sort(key=lambda row: _HEALTH_ORDER.index(row[1]["health"]))
     problems = [
-        f"- {cell(words['name'])}: {prose(text)}"
-        for node, words in listed
+        f"- {cell(texts['name'])}: {prose(text)}"
+        for node, texts in listed
         for text in node.problems
     ]
     if problems:
         yield from ("", *problems)
     if listed:
-        yield from ("", *_STATUS_HEAD, *(_status_row(words) for _, words in listed))
-    if well > WELL_LISTED:
+        yield from ("", *_STATUS_HEAD, *(_status_row(texts) for _, texts in listed))
+    if well > words.WELL_LISTED:
         yield ""
         yield f"{count(well, 'node is', 'nodes are')} well and not listed."
 
 
-def _status_row(words: Mapping[str, str]) -> str:
+def _status_row(texts: Mapping[str, str]) -> str:
     names = ("verdict", "behind", "changed", "columns", "age", "rows_age", "last_run")
-    sign = f"{cell(HEALTH_SYMBOLS[words['health']])} {words['health']}"
-    texts = (prose(words[name]) for name in names)
-    return f"| {sign} | {cell(words['name'])} | {' | '.join(texts)} |"
+    sign = f"{cell(words.HEALTH_SYMBOLS[texts['health']])} {texts['health']}"
+    cells = " | ".join(prose(texts[name]) for name in names)
+    return f"| {sign} | {cell(texts['name'])} | {cells} |"
 
 
-@FORMAT.renders(QueryView)
-def _query(view: QueryView, page: Page) -> list[str]:
+@FORMAT.renders(views.QueryView)
+def _query(view: views.QueryView, page: views.Page) -> list[str]:
     """Return a table with every value whole; an empty line where there is no result."""
     rows = list(view.cells)
     if not view.columns:
@@ -151,34 +141,36 @@ def _query_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(escaped)} |"
 
 
-@FORMAT.renders(DiffView)
-def _diff(view: DiffView, page: Page) -> list[str]:
+@FORMAT.renders(views.DiffView)
+def _diff(view: views.DiffView, page: views.Page) -> list[str]:
     """Return at most `MAX_CHARACTERS`: a summary, risks, a table of nodes, then details folded."""
-    return [_diff_page(view)]
+    from lancestat.review.values import NO_CHANGES
 
-
-def _diff_page(view: DiffView) -> str:
     diff = view.diff
     title = f"### lancestat: {prose(diff.project)}, target {prose(diff.target)}"
-    base, head = _side(diff.base, view.base), _side(diff.head, view.head)
+    base, head = _side(diff.base), _side(diff.head)
     if diff.is_empty:
-        same = f"Nothing changes between {base} and {head}."
-        return "\n".join([title, "", same, "", view.no_changes_mark])
-    page = _LimitedText()
-    page.lines(title, "", f"**{view.summary}**, {base} → {head}.")
-    if view.settings:
-        names = ", ".join(span(change.name) for change in view.settings)
-        page.lines(f"The project or its target changes: {names}.")
-    if view.cost is not None:
-        page.lines(view.cost)
-    page.some(_risks(view), _RISKS_END, "risk", start="\n**Risks**\n")
-    owners = (f"- {span(owner)}: {_listed(names)}" for owner, names in view.owners.items())
-    page.some(owners, _OWNERS_END, "owner", start="\n**Owners**\n")
-    if view.nodes:
+        return [title, "", f"Nothing changes between {base} and {head}.", "", NO_CHANGES]
+    text = _LimitedText()
+    text.lines(title, "", f"**{words.diff_summary(diff)}**, {base} → {head}.")
+    if diff.settings:
+        names = ", ".join(span(change.name) for change in diff.settings)
+        text.lines(f"The project or its target changes: {names}.")
+    if (cost := words.diff_cost(diff)) is not None:
+        text.lines(cost)
+    text.some(_risks(diff), _RISKS_END, "risk", start="\n**Risks**\n")
+    owned: dict[str, list[str]] = {}
+    for node in diff.nodes:
+        for owner in node.owners:
+            owned.setdefault(owner, []).append(node.name)
+    owners = (f"- {span(owner)}: {_listed(names)}" for owner, names in owned.items())
+    text.some(owners, _OWNERS_END, "owner", start="\n**Owners**\n")
+    if diff.nodes:
         table_head = "\n| | node | kind | changed | declared in |\n|:-:|---|---|---|---|"
-        page.some(map(_row, view.nodes), _TABLE_END, "node", start=table_head)
-    page.some(_details(view), MAX_CHARACTERS - _RESERVE, "detail", start="")
-    return page.text
+        rows = (_row(node, diff) for node in diff.nodes)
+        text.some(rows, _TABLE_END, "node", start=table_head)
+    text.some(_details(diff), MAX_CHARACTERS - _RESERVE, "detail", start="")
+    return [text.text]
 
 
 class _LimitedText:
@@ -205,98 +197,104 @@ class _LimitedText:
             self.lines("", f"*{count(left, f'{noun} is', f'{noun}s are')} left out for length.*")
 
 
-def _side(label: str, name: str) -> str:
+def _side(label: str) -> str:
+    name = words.side_name(label)
     return span(name) if name == label else name
 
 
-def _row(node: NodeDiffView) -> str:
-    changed = [cell(change.name) for change in node.properties] if node.change == "changed" else []
+def _row(node: NodeDiff, diff: Diff) -> str:
+    change = node.change.value
+    changed = [cell(part.name) for part in node.properties] if change == "changed" else []
     cells = (
-        node.symbol,
+        words.CHANGE_SYMBOLS[change],
         cell(node.name),
-        node.kind,
-        ", ".join(changed) or node.change,
-        _linked(cell(node.location), node.url),
+        words.kind_name(node.kind_word),
+        ", ".join(changed) or change,
+        _linked(cell(words.declared_in(node)), node, diff),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _risks(view: DiffView) -> Iterator[str]:
+def _risks(diff: Diff) -> Iterator[str]:
     """Yield each risk once, those that lose the most first, with the nodes that take it."""
-    for risk, sentences in view.risks:
+    from lancestat.review.values import SEVERITY
+
+    for risk in SEVERITY:
+        sentences: dict[str, list[str]] = {}
+        for node in diff.nodes:
+            for note in node.risks:
+                if note.risk is risk:
+                    sentences.setdefault(note.sentence, []).append(node.name)
         if len(sentences) == 1:
-            [(sentence, names)] = sentences
-            yield f"- {span(risk)} of {_listed(names)}: {prose(sentence)}"
-            continue
-        yield f"- {span(risk)}:"
-        yield from (f"  - {_listed(names)}: {prose(sentence)}" for sentence, names in sentences)
+            [(sentence, names)] = sentences.items()
+            yield f"- {span(risk.value)} of {_listed(names)}: {prose(sentence)}"
+        elif sentences:
+            yield f"- {span(risk.value)}:"
+            for sentence, names in sentences.items():
+                yield f"  - {_listed(names)}: {prose(sentence)}"
 
 
-def _linked(text: str, url: str | None) -> str:
-    """Return code as a link; the URL is percent-encoded, and no markup."""
-    return text if url is None else f"[{text}]({url})"
+def _linked(text: str, node: NodeDiff, diff: Diff) -> str:
+    """Return code as a link to where a node is declared; the URL is percent-encoded, no markup."""
+    from lancestat.review.sides import line_url
+
+    root = diff.links[0] if node.change.value == "removed" else diff.links[1]
+    if root is None:
+        return text
+    return f"[{text}]({line_url(root, node.location.file, node.location.line)})"
 
 
-def _details(view: DiffView) -> Iterator[str]:
-    if view.settings:
-        yield _folded("project and target", _properties(view.settings, is_new=False))
-    for node in view.nodes:
-        name = f"{node.symbol} <code>{_html(node.name)}</code>"
-        yield _folded(f"{name}, {node.change}", _node(node), is_html=True)
-    if view.diff.notes:
-        yield "\n".join(f"- {prose(note)}" for note in view.diff.notes)
+def _details(diff: Diff) -> Iterator[str]:
+    if diff.settings:
+        yield _folded("project and target", _properties(diff.settings, is_new=False))
+    for node in diff.nodes:
+        change = node.change.value
+        name = f"{words.CHANGE_SYMBOLS[change]} <code>{_html(node.name)}</code>"
+        yield _folded(f"{name}, {change}", _node(node, diff))
+    if diff.notes:
+        yield "\n".join(f"- {prose(note)}" for note in diff.notes)
 
 
-def _folded(title: str, lines: Iterable[str], *, is_html: bool = False) -> str:
-    summary = title if is_html else _html(title)
+def _folded(summary: str, lines: Iterable[str]) -> str:
     body = "\n".join(lines)
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
-def _node(node: NodeDiffView) -> Iterator[str]:
-    yield f"{node.kind}, {_linked(span(node.location), node.url)}"
+def _node(node: NodeDiff, diff: Diff) -> Iterator[str]:
+    yield f"{words.kind_name(node.kind_word)}, {_linked(span(words.declared_in(node)), node, diff)}"
     yield ""
-    yield from _properties(node.properties, is_new=node.change == "added")
-    if node.columns is not None:
-        yield from _columns(node.columns)
-    if node.tables is not None:
-        yield from _tables(node.tables)
-    if node.cost:
-        yield f"- first run reads about {node.cost}"
+    yield from _properties(words.shown_properties(node), is_new=node.change.value == "added")
+    listed: list[tuple[str, Sequence[str]]] = []
+    if columns := node.columns:
+        what = "columns" if columns.are_names else "patterns"
+        listed += [(f"{what} that gain statistics", columns.gained)]
+        listed += [(f"{what} that lose statistics", columns.lost)]
+    if tables := node.tables:
+        listed += [("tables that come", tables.gained), ("tables that are lost", tables.lost)]
+    yield from (f"- {what}: {_listed(names)}" for what, names in listed if names)
+    if node.cost_bytes:
+        yield f"- first run reads about {size(node.cost_bytes)}"
     yield from (f"- {prose(note)}" for note in node.notes)
 
 
-def _columns(columns: ColumnsChange) -> Iterator[str]:
-    what = "columns" if columns.are_names else "patterns"
-    for verb, names in (("gain", columns.gained), ("lose", columns.lost)):
-        if names:
-            yield f"- {what} that {verb} statistics: {_listed(names)}"
-
-
-def _tables(tables: TablesChange) -> Iterator[str]:
-    for words, names in (("come", tables.gained), ("are lost", tables.lost)):
-        if names:
-            yield f"- tables that {words}: {_listed(names)}"
-
-
-def _properties(changes: Sequence[PropertyView], *, is_new: bool) -> Iterator[str]:
+def _properties(changes: Sequence[PropertyChange], *, is_new: bool) -> Iterator[str]:
     for change in changes:
-        texts = [side for side in (change.old, change.new) if side is not None]
-        if any("\n" in text or len(text) > _CELL for text in texts):
+        old, new = words.property_texts(change)
+        if any("\n" in text or len(text) > _CELL for text in (old or "", new or "")):
             yield f"- {span(change.name)}:"
             yield from (f"  {line}" for line in _block(change))
         elif is_new:
-            yield f"- {span(change.name)}: {span(change.new or '')}"
+            yield f"- {span(change.name)}: {span(new or '')}"
         else:
-            yield f"- {span(change.name)}: {_value(change.old)} → {_value(change.new)}"
+            yield f"- {span(change.name)}: {_value(old)} → {_value(new)}"
 
 
 def _value(text: str | None) -> str:
-    return f"*{NOTHING}*" if text is None else span(text)
+    return f"*{words.NOTHING}*" if text is None else span(text)
 
 
-def _block(change: PropertyView) -> list[str]:
-    text = "\n".join(change.lines())
+def _block(change: PropertyChange) -> list[str]:
+    text = "\n".join(words.property_lines(change))
     if len(text) > _VALUE:
         text = f"{text[:_VALUE]}\n... {count(len(text) - _VALUE, 'more character')}"
     fence = "`" * max(3, _longest_run(text) + 1)

@@ -28,7 +28,7 @@ from lancestat.formats import (
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
 
 if TYPE_CHECKING:
-    from lancestat.presentation.registry import Page
+    from lancestat.presentation.views import Page
 
 _TONES: dict[str, dict[str, object]] = {
     "analyze": {"fg": "green"},
@@ -182,13 +182,9 @@ def table(
 ) -> list[str]:
     """Lay out cells, which may hold colours, in columns by their width on a terminal.
 
-    Args:
-        rows: Cells. The last cell of a row that is shorter than others spans what is left.
-        head: Titles, which are dimmed.
-        right: The columns that are flush right.
-        widest: How wide a column gets at most, however long its cells are.
-        indent: What each line begins with.
-        page: Its `limit` is kept, by cells of several lines.
+    The last cell of a row that is shorter than others spans what is left. Columns in `right` are
+    flush right, those in `widest` are no wider, however long their cells are. The `limit` of a page
+    is kept by cells of several lines.
 
     Own code, since a table of rich costs more start-up time than `lancestat list` as a whole, wraps
     or crops what does not fit, and would have to be taught about marks that are not printed.

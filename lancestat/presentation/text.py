@@ -2,68 +2,277 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lancestat.formats import age, count, instant, visible
-from lancestat.presentation.registry import Format, Page
-from lancestat.presentation.terminal import CONSOLE, paint, table
-from lancestat.presentation.text_diff import diff_lines
-from lancestat.presentation.text_nodes import (
-    past_run_lines,
-    plan_lines,
-    run_lines,
-    runs_lines,
-    status_lines,
-    unpublish_lines,
-)
+from lancestat.formats import age, count, duration, instant, message_lines, spoken, visible
+from lancestat.presentation import views, words
+from lancestat.presentation.terminal import CONSOLE, cell_width, paint, table, wrapped
 from lancestat.presentation.text_sql import explanation_lines, query_lines
-from lancestat.presentation.views import (
-    Answer,
-    DiffView,
-    ExplanationView,
-    ListView,
-    PastRunView,
-    PlanView,
-    QueryView,
-    RunsView,
-    RunView,
-    ShowView,
-    StatusView,
-    UnpublishView,
-)
 from lancestat.redact import redact_line
+from lancestat.runs.actions import Action, gone_words, table_figures
 
 if TYPE_CHECKING:
+    from lancestat.report.values import NodeReport
+    from lancestat.review.values import Diff, NodeDiff, PropertyChange
+    from lancestat.runs.result import NodeResult
     from lancestat.tables.wire import PublishedColumn
 
 _LONGEST_BOUND = 28
+_INDENT = " " * 13
+# Symbol, verb and name, of which the name may take 40 columns.
+_WIDEST = {0: 51}
 
 
 def _write(lines: Iterable[str]) -> None:
     CONSOLE.out(*lines)
 
 
-FORMAT: Format[Iterable[str]] = Format(_write, is_for_people=True)
+FORMAT: views.Format[Iterable[str]] = views.Format(_write, is_for_people=True)
 
-FORMAT.renders(PlanView)(plan_lines)
-FORMAT.renders(RunView)(run_lines)
-FORMAT.renders(RunsView)(runs_lines)
-FORMAT.renders(PastRunView)(past_run_lines)
-FORMAT.renders(DiffView)(diff_lines)
-FORMAT.renders(StatusView)(status_lines)
-FORMAT.renders(UnpublishView)(unpublish_lines)
-FORMAT.renders(QueryView)(query_lines)
-FORMAT.renders(ExplanationView)(explanation_lines)
+FORMAT.renders(views.QueryView)(query_lines)
+FORMAT.renders(views.ExplanationView)(explanation_lines)
 
 
-@FORMAT.renders(Answer)
-def _answer(view: Answer, page: Page) -> Iterable[str]:
+def folded(text: str, width: int = 8) -> str:
+    """Return the line for nodes that are left out, below verbs of a width."""
+    return paint(
+        f"  {words.SYMBOLS['skip']} {'skip':<{width}} {text} (--verbose lists them)", "skip"
+    )
+
+
+def indented(text: str, page: views.Page, tone: str | None = None) -> list[str]:
+    """Return the lines of a text below a node."""
+    lines = [
+        part
+        for line in message_lines(text)
+        for part in wrapped(
+            line.strip(),
+            max(page.width, 40),
+            indent=_INDENT + " " * (len(line) - len(line.lstrip())),
+        )
+    ]
+    return [paint(line, tone) for line in lines] if tone else lines
+
+
+def paragraphs(texts: Iterable[str], page: views.Page, tone: str = "note") -> list[str]:
+    """Return the lines of texts of the whole width."""
+    width = max(page.width, 40)
+    return [paint(line, tone) for text in texts for line in wrapped(text, width, indent="")]
+
+
+def _gone(gone: str, page: views.Page) -> list[str]:
+    return paragraphs([gone], page, "refresh")
+
+
+@FORMAT.renders(views.PlanView)
+def _plan(view: views.PlanView, page: views.Page) -> list[str]:
+    plan = view.plan
+    if not plan.actions:
+        return ["No nodes selected.", *words.source_lines(plan.sources)]
+    idle = sum(action.verb == "skip" for action in plan.actions)
+    is_folded = idle > words.SKIPS_LISTED and not page.verbose
+    actions = [action for action in plan.actions if not (is_folded and action.verb == "skip")]
+    lines = [paint(f"Plan for {plan.project}, target {plan.target}", "title"), ""]
+    for line, action in zip(_action_lines(actions, page.width), actions, strict=True):
+        lines += [*line, *_below_action(action, page)]
+    if is_folded:
+        lines.append(folded(f"{count(idle)} {'more unchanged' if actions else 'unchanged'}"))
+    counts = [
+        paint(f"{words.SYMBOLS[verb]} {number} {verb}", verb)
+        for verb, number in words.verb_counts(plan)
+    ]
+    closing = words.closing_words(words.planned_results(plan))
+    found = paragraphs((*words.source_lines(plan.sources), *closing), page)
+    return [*lines, "", "   ".join(counts), paint(words.plan_verdict(plan), "title"), *found]
+
+
+def _action_lines(actions: Sequence[Action], width: int) -> list[list[str]]:
+    """Return the lines of each action, with the reasons below where the page is too narrow."""
+    rows = [_cells(action) for action in actions]
+    names = min(40, max((len(action.node) for action in actions), default=0))
+    reads = max((len(action.reads) for action in actions), default=0)
+    left = width - len(_INDENT) - names - reads - 4
+    if all(cell_width(row[2]) <= left for row in rows if len(row) == 3):
+        return [[line] for line in table(rows, widest=_WIDEST, indent="  ")]
+    lines = table([row[:2] for row in rows], widest=_WIDEST, indent="  ")
+    return [
+        [line, _INDENT + row[2]] if len(row) == 3 else [line]
+        for line, row in zip(lines, rows, strict=True)
+    ]
+
+
+def _cells(action: Action) -> tuple[str, ...]:
+    head = f"{words.SYMBOLS[action.verb]} {action.verb:<8}"
+    if action.error is not None:
+        return paint(f"{head} {action.node}", action.verb), ""
+    why = spoken(reason.value for reason in action.reasons)
+    if action.verb == "skip":
+        return paint(f"{head} {action.node}", action.verb), paint(why, action.verb)
+    return f"{paint(head, action.verb)} {action.node}", action.reads, paint(why, "note")
+
+
+def _below_action(action: Action, page: views.Page) -> list[str]:
+    if action.error is not None:
+        return indented(action.error.text(), page)
+    if action.verb == "skip" and not page.verbose:
+        return []
+    texts: list[str] = []
+    figures = table_figures(action)
+    if page.verbose and figures is not None:
+        analyzed = count(figures.columns, "column")
+        texts.append(f"version {figures.version_read}, {analyzed} analyzed")
+    if page.verbose:
+        texts += words.stage_lines(action)
+    elif action.choice is not None and action.shows_choice:
+        texts.append(action.choice)
+    texts += [f"note: {note}" for note in action.notes]
+    return [line for text in texts for line in indented(text, page, "note")]
+
+
+@FORMAT.renders(views.RunView)
+def _run(view: views.RunView, page: views.Page) -> list[str]:
+    result, gone = view.result, gone_words(view.result.sources)
+    is_retry = result.command == "retry"
+    if not result.nodes:
+        return ["Nothing to retry." if is_retry else "No nodes selected.", *_gone(gone, page)]
+    what = "Retry" if is_retry else "Run"
+    title = paint(f"{what} of {result.project}, target {result.target}", "title")
+    left = paragraphs(words.closing_words(result.nodes), page)
+    totals = [*words.run_totals(result), *_gone(gone, page), *left]
+    return [title, "", *node_lines(result.nodes, page), "", *totals]
+
+
+def node_lines(results: Sequence[NodeResult], page: views.Page) -> list[str]:
+    """Return a line for each node of a run, and below it what needs more words."""
+    idle = sum(node.action == "skip" for node in results)
+    is_folded = idle > words.SKIPS_LISTED and not page.verbose
+    nodes = [node for node in results if not (is_folded and node.action == "skip")]
+    unbegun = sum(node.has_not_begun for node in nodes)
+    if unbegun > 1 and not page.verbose:
+        nodes = [node for node in nodes if not node.has_not_begun]
+    else:
+        unbegun = 0
+    lines: list[str] = []
+    rows = table(map(_run_cells, nodes), right={3}, indent="  ")
+    for line, node in zip(rows, nodes, strict=True):
+        lines += [line, *indented(node.text, page)]
+        texts = [", ".join(node.quality)]
+        # Those of joins, say, are about what the plan chose, and the line says what was done.
+        if node.figures is None and (node.is_done or page.verbose):
+            texts += [f"note: {note}" for note in node.notes]
+        lines += [part for text in texts for part in indented(text, page, "note")]
+    if unbegun:
+        text = f"{count(unbegun, 'node')} that had not begun (--verbose lists them)"
+        lines.append(paint(f"    {'stopped':<8} {text}", "note"))
+    if is_folded:
+        lines.append(folded(f"{count(idle)} unchanged"))
+    return lines
+
+
+def _run_cells(node: NodeResult) -> tuple[str, ...]:
+    """Return symbol, action and name; what was read, what was published, how long it took."""
+    is_left = node.end in ("not run", "stopped")
+    tone = "error" if node.is_failed else "note" if is_left else node.end
+    symbol = words.SYMBOLS.get("blocked" if node.is_failed else node.action, " ")
+    head = paint(f"{symbol} {node.end:<8}", tone)
+    if node.end == "skip":
+        why = paint(spoken(node.reasons), "note")
+        return f"{head} {paint(node.name, 'note')}", why, "", ""
+    name = f"{head} {node.name}"
+    if not node.is_done:
+        return name, "", "", ""
+    return name, words.read_or_compared(node), words.node_published(node), node.took or duration(0)
+
+
+_HEALTH_TONES = {"ok": "success", "warn": "refresh", "error": "error"}
+_MARGIN = "  "
+_BELOW_INDENT = " " * 11
+_LAST_RUN = "last run"
+_KEPT_COLUMNS = 5
+
+
+@FORMAT.renders(views.StatusView)
+def _status(view: views.StatusView, page: views.Page) -> list[str]:
+    """Return a line per node, below it in sentences what is wrong, and a summary."""
+    if not view.nodes:
+        return ["No nodes declared.", *_gone(view.gone, page)]
+    well = sum(texts["health"] == "ok" for _, texts in view.nodes)
+    is_folded = well > words.WELL_LISTED and not page.verbose
+    nodes = [row for row in view.nodes if not (is_folded and row[1]["health"] == "ok")]
+    lines = [paint(f"Status of {view.project}, target {view.target}", "title"), ""]
+    if nodes:
+        lines += _listed(nodes, page.width)
+    if is_folded:
+        more = "more are well" if nodes else "are well"
+        text = f"{words.HEALTH_SYMBOLS['ok']} ok     {count(well)} {more} (--verbose lists them)"
+        lines.append(paint(f"{_MARGIN}{text}", "skip"))
+    counts = ", ".join(paint(text, _HEALTH_TONES[health]) for text, health in view.counts)
+    return [*lines, "", f"{counts}.", *_gone(view.gone, page)]
+
+
+# A node, and its texts by column.
+StatusRow = tuple["NodeReport", Mapping[str, str]]
+
+
+def _listed(nodes: Sequence[StatusRow], width: int) -> list[str]:
+    """Return all about a node on its line as far as that has room, the rest below it."""
+    columns = words.status_columns([texts for _, texts in nodes])
+    beside = len(columns)
+    least = sum(column in words.COLUMNS[:_KEPT_COLUMNS] for column in columns)
+    while beside > least and _breadth(_table(columns[:beside], nodes)) > width:
+        beside -= 1
+    head, *lines = _table(columns[:beside], nodes)
+    breadth = _breadth([head, *lines])
+    room = 0 if beside < len(columns) else width - breadth - len(_MARGIN)
+    is_any_beside = any(0 < len(texts["last_run"]) <= room for _, texts in nodes)
+    page = [_beside(head, breadth, paint(_LAST_RUN, "note")) if is_any_beside else head]
+    for (node, texts), line in zip(nodes, lines, strict=True):
+        rest = [phrase.format(texts[name]) for name, _, phrase in columns[beside:] if texts[name]]
+        if len(texts["last_run"]) <= room:
+            line = _beside(line, breadth, texts["last_run"])
+        elif texts["last_run"]:
+            rest.append(f"{_LAST_RUN}: {texts['last_run']}")
+        page.append(line)
+        page += [paint(text, "note") for text in _under("; ".join(rest), width)]
+        tone = _HEALTH_TONES[texts["health"]]
+        below = (text for problem in node.problems for text in _under(problem, width))
+        page += [paint(text, tone) for text in below]
+    return page
+
+
+def _breadth(lines: Sequence[str]) -> int:
+    return max(map(cell_width, lines))
+
+
+def _beside(line: str, breadth: int, text: str) -> str:
+    return f"{line}{' ' * (breadth - cell_width(line))}{_MARGIN}{text}".rstrip()
+
+
+def _table(columns: Sequence[tuple[str, str, str]], nodes: Sequence[StatusRow]) -> list[str]:
+    head = ["", *(head for _, head, _ in columns)]
+    rows = [
+        [_sign(texts["health"]), *(texts[name] for name, _, _ in columns)] for _, texts in nodes
+    ]
+    right = [index for index, (name, _, _) in enumerate(columns, 1) if name in words.RIGHT]
+    return table(rows, head=head, right=right, indent=_MARGIN)
+
+
+def _sign(health: str) -> str:
+    return paint(f"{words.HEALTH_SYMBOLS[health]} {health:<5}", _HEALTH_TONES[health])
+
+
+def _under(text: str, width: int) -> list[str]:
+    return wrapped(text, max(width, 40), indent=_BELOW_INDENT)
+
+
+@FORMAT.renders(views.Answer)
+def _answer(view: views.Answer, page: views.Page) -> Iterable[str]:
     return view.lines(page)
 
 
-@FORMAT.renders(ListView)
-def _list(view: ListView, page: Page) -> list[str]:
+@FORMAT.renders(views.ListView)
+def _list(view: views.ListView, page: views.Page) -> list[str]:
     if not view.nodes and not view.sources:
         return ["No nodes declared." if view.is_empty else "No nodes selected."]
     head = ["name", "kind", "tags", "file", *(["description"] if page.verbose else [])]
@@ -83,8 +292,8 @@ def _list(view: ListView, page: Page) -> list[str]:
     return lines
 
 
-@FORMAT.renders(ShowView)
-def _show(view: ShowView, page: Page) -> list[str]:
+@FORMAT.renders(views.ShowView)
+def _show(view: views.ShowView, page: views.Page) -> list[str]:
     status = view.status
     lines = [f"{paint(status.table, 'title')}  {paint(redact_line(status.uri), 'note')}", ""]
     lines += table(show_facts(view), indent="  ", page=page)
@@ -102,7 +311,7 @@ def _show(view: ShowView, page: Page) -> list[str]:
     return lines
 
 
-def show_facts(view: ShowView) -> Iterator[tuple[str, str]]:
+def show_facts(view: views.ShowView) -> Iterator[tuple[str, str]]:
     """Yield what is known of a table and its statistics: terms and painted texts."""
     status, figures = view.status, view.figures
     verdict = paint(figures.verdict, "success" if status.use else "error")
@@ -122,7 +331,7 @@ def show_facts(view: ShowView) -> Iterator[tuple[str, str]]:
         yield "policy", status.policy
 
 
-def _columns(columns: Mapping[str, PublishedColumn], page: Page) -> list[str]:
+def _columns(columns: Mapping[str, PublishedColumn], page: views.Page) -> list[str]:
     [first, *_] = columns.values()
     statistics = [statistic for statistic, _ in first.items()]
     rows = [
@@ -137,3 +346,102 @@ def _columns(columns: Mapping[str, PublishedColumn], page: Page) -> list[str]:
 def _shortened(text: str) -> str:
     line = visible(" ".join(text.split()))
     return line if len(line) <= _LONGEST_BOUND else f"{line[: _LONGEST_BOUND - 3]}..."
+
+
+_TONES = {"added": "analyze", "changed": "refresh", "removed": "error"}
+_NAMED = 30
+
+
+@FORMAT.renders(views.DiffView)
+def _diff(view: views.DiffView, page: views.Page) -> list[str]:
+    diff, width = view.diff, max(page.width, 60)
+    sides = f"{words.side_name(diff.base)} -> {words.side_name(diff.head)}"
+    title = f"Diff of {diff.project}, target {diff.target}: {sides}"
+    lines = [paint(title, "title"), ""]
+    if diff.settings:
+        lines += [f"  {paint('~ project and target', 'refresh')}"]
+        lines += [*_properties(diff.settings, width), ""]
+    for node in diff.nodes:
+        lines += [*_changed_node(node, width), ""]
+    lines += [
+        paint(line, "note")
+        for note in diff.notes
+        for line in wrapped(f"note: {note}", width, indent=_INDENT)
+    ]
+    return [*lines, *_totals(diff)]
+
+
+def _totals(diff: Diff) -> Iterator[str]:
+    if diff.is_empty:
+        unchanged = count(diff.unchanged, "node")
+        yield paint(f"No changes: both sides mean the same, {unchanged}.", "title")
+        return
+    yield words.diff_summary(diff)
+    if diff.risks:
+        risks = ", ".join(sorted(risk.value for risk in diff.risks))
+        yield paint(f"Risks: {risks}", "refresh")
+    if (cost := words.diff_cost(diff)) is not None:
+        yield paint(cost, "title")
+
+
+def _changed_node(node: NodeDiff, width: int) -> Iterator[str]:
+    change = node.change.value
+    word = paint(f"{words.CHANGE_SYMBOLS[change]} {change:<8}", _TONES[change])
+    about = ", ".join([words.kind_name(node.kind_word), words.declared_in(node), *node.owners])
+    yield f"  {word} {node.name}  {paint(about, 'note')}"
+    yield from _properties(words.shown_properties(node), width, is_new=change == "added")
+    if node.columns is not None:
+        how = "" if node.columns.are_names else " by pattern"
+        yield from _names(f"gains{how}", node.columns.gained, "analyze", width)
+        yield from _names(f"loses{how}", node.columns.lost, "error", width)
+    if node.tables is not None:
+        yield from _names("gains", _cut(node.tables.gained), "analyze", width)
+        yield from _names("loses", _cut(node.tables.lost), "error", width)
+    for risk in node.risks:
+        yield from _begun(f"! {risk.risk.value}", f": {risk.sentence}", "refresh", width)
+    for note in node.notes:
+        for line in wrapped(f"note: {note}", width, indent=_INDENT, hanging="  "):
+            yield paint(line, "note")
+
+
+def _properties(
+    properties: Sequence[PropertyChange], width: int, *, is_new: bool = False
+) -> Iterator[str]:
+    margin = max((len(change.name) for change in properties), default=0)
+    for change in properties:
+        head = f"{_INDENT}{change.name:<{margin}}  "
+        texts = words.property_texts(change)
+        old, new = (words.NOTHING if side is None else side for side in texts)
+        short = texts[1] or "" if is_new else f"{old} -> {new}"
+        if "\n" not in short and len(head) + len(short) <= width:
+            yield head + short
+        else:
+            yield head.rstrip()
+            yield from _lines(change, width)
+
+
+def _lines(change: PropertyChange, width: int) -> Iterator[str]:
+    tones = {"-": "error", "+": "analyze"}
+    for line in words.property_lines(change):
+        tone = tones.get(line[:1])
+        for part in wrapped(line, width, indent=_INDENT, hanging="  "):
+            yield paint(part, tone) if tone else part
+
+
+def _names(word: str, names: Sequence[str], tone: str, width: int) -> Iterator[str]:
+    if names:
+        yield from _begun(word, f" {', '.join(names)}", tone, width)
+
+
+def _cut(names: Sequence[str]) -> Sequence[str]:
+    """Return names, of many only the first."""
+    if len(names) <= _NAMED:
+        return names
+    return (*names[:_NAMED], f"and {count(len(names) - _NAMED)} more")
+
+
+def _begun(word: str, rest: str, tone: str, width: int) -> Iterator[str]:
+    """Yield wrapped lines, the first of which begins with a word in colour."""
+    first, *others = wrapped(f"{word}{rest}", width, indent=_INDENT, hanging="  ")
+    yield first.replace(word, paint(word, tone), 1)
+    yield from others

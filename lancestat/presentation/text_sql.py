@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from lancestat.formats import PAINT, count, size, spoken, visible
-from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, fitting_columns, paint, table
-from lancestat.presentation.views import ExplanationView, QueryView
+from lancestat.presentation.views import ExplanationView, Page, QueryView
 
 if TYPE_CHECKING:
     from lancestat.query.estimates import ColumnEstimate, Explanation, PushDown

@@ -1,33 +1,121 @@
-"""The views: one value per command that holds all that output formats print.
+"""The views that commands show, and the output formats that can render them.
 
-Figures are kept as the values that JSON has; what people read is put into words once, where the
-view is made. This module imports nothing heavy, so that a format can register its renderers without
-loading what makes the views; for the same reason views are named tuples, of which twenty are made
-in the time that one frozen dataclass takes.
+A format is a module of this package, listed in `FORMATS`, whose `FORMAT` registers a renderer for
+each type of view that it can print. All else that depends on formats is derived from here: the
+choices of `--output`, its help and completion, and the error for a view that a format cannot print.
+
+Help loads every format, so this module imports nothing heavy; for the same reason views are named
+tuples, of which twenty are made in the time that one frozen dataclass takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from lancestat.errors import LancestatError
-    from lancestat.presentation.registry import Page
     from lancestat.query.sql.explain import PlanExplanation
     from lancestat.report.gather import Row
     from lancestat.report.tables import TableFigures
-    from lancestat.report.values import NodeReport, NodeRunFigures, ProjectReport
-    from lancestat.review.values import ColumnsChange, Diff, PropertyChange, TablesChange
-    from lancestat.runs.actions import SourceFindings
-    from lancestat.runs.result import NodeResult, PastRun
-    from lancestat.spec.model import Node, Source
+    from lancestat.report.values import NodeReport, ProjectReport
+    from lancestat.review.values import Diff
+    from lancestat.runs.actions import Plan
+    from lancestat.runs.result import RunResult
+    from lancestat.spec.model import Node, Policy, Source
     from lancestat.tables.table_status import TableStatus
-    from lancestat.tables.unpublish import UnpublishResult
+
+# In the order in which help lists them; a module is imported when its format is asked for.
+FORMATS = {
+    "text": "lancestat.presentation.text",
+    "json": "lancestat.presentation.json",
+    "markdown": "lancestat.presentation.markdown",
+    "csv": "lancestat.presentation.csv",
+}
+
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+class Page(NamedTuple):
+    """The page that a view is printed on: `width` in columns, for formats that are laid out.
+
+    Rows of tables keep to `limit`, and are as wide as they are where it is None.
+
+    Lines are redacted when they are written. A renderer that shortens or escapes a text, so that a
+    secret in it would no longer be found, redacts it before.
+    """
+
+    verbose: bool = False
+    width: int = 100
+    audience: Audience = Audience.PERSON
+    redactor: Redactor = EMPTY_REDACTOR
+    limit: int | None = None
+
+    def redacted(self, text: str) -> str:
+        """Return a text without what the audience must not see."""
+        return self.redactor.text(text, self.audience)
+
+
+Renderer = Callable[[V, Page], T]
+
+
+class Format(Generic[T]):
+    """An output format, whose renderers return what `write` prints.
+
+    Args:
+        write: Prints what a renderer returns.
+        is_for_people: People read it: queries print a limited number of rows, in local time.
+        is_published: It is made to be published, and holds nothing that the public must not see.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[T], None],
+        *,
+        is_for_people: bool = False,
+        is_published: bool = False,
+    ) -> None:
+        self.write = write
+        self.is_for_people = is_for_people
+        self.is_published = is_published
+        self.renderers: dict[type, Renderer[Any, T]] = {}
+
+    def renders(self, view: type[V]) -> Callable[[Renderer[V, T]], Renderer[V, T]]:
+        """Register the decorated function as the renderer of a type of view."""
+
+        def register(render: Renderer[V, T]) -> Renderer[V, T]:
+            self.renderers[view] = render
+            return render
+
+        return register
+
+    def render(self, view: object, page: Page) -> T:
+        return self.renderers[type(view)](view, page)
+
+    def print(self, view: object, page: Page) -> None:
+        self.write(self.render(view, page))
+
+
+def load_format(name: str) -> Format[Any]:
+    loaded = import_module(FORMATS[name]).FORMAT
+    assert isinstance(loaded, Format)
+    return loaded
+
+
+def can_render(name: str, views: Iterable[type]) -> bool:
+    """Whether a format prints at least one of some types of views, or there are none to print."""
+    types = frozenset(views)
+    return not types or not types.isdisjoint(load_format(name).renderers)
+
+
+def formats_of(views: Iterable[type]) -> list[str]:
+    types = tuple(views)
+    return [name for name in FORMATS if can_render(name, types)]
 
 
 class Answer(NamedTuple):
@@ -60,118 +148,21 @@ class ListView(NamedTuple):
     errors: Sequence[LancestatError] = ()
 
 
-# Of what is done with a node, in the order in which a summary counts them.
-SYMBOLS = {"analyze": "+", "refresh": "~", "restamp": "=", "skip": ".", "blocked": "!"}
-
-
-class ActionView(NamedTuple):
-    """An action of a plan.
-
-    `reads` has what it reads or compares, `reasons` are machine words, `accepted` is the
-    staleness that readers accept. `stages` has a line for each stage that needs words. `choice` has
-    how a join is done and why; `shows_choice` where texts say it. `error` is set of blocked
-    nodes alone.
-    """
-
-    result: NodeResult
-    symbol: str
-    reads: str
-    is_pending: bool
-    reasons: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    accepted: str = ""
-    stages: tuple[str, ...] = ()
-    choice: str | None = None
-    shows_choice: bool = True
-    error: str | None = None
-
-    @property
-    def node(self) -> str:
-        return self.result.name
-
-    @property
-    def verb(self) -> str:
-        return self.result.action
-
-
 class PlanView(NamedTuple):
-    """The actions that a run would take: `counts` has a symbol, a verb and how many have it.
+    """A plan, and the policy of every table by its name as far as a format shows these."""
 
-    `sources` is what the sources of a project have, `gone` names what they no longer have. Of the
-    `estimated_seconds`, which are those of joins alone, Spark takes `spark_start_seconds` to start.
-    """
-
-    project: str
-    target: str
-    actions: tuple[ActionView, ...]
-    counts: tuple[tuple[str, str, int], ...]
-    total: str
-    is_blocked: bool
-    has_joins: bool
-    sources: SourceFindings | None = None
-    estimated_seconds: float | None = None
-    spark_start_seconds: float | None = None
-    gone: str = ""
-
-    @property
-    def pending(self) -> int:
-        return sum(action.is_pending for action in self.actions)
-
-    @property
-    def results(self) -> tuple[NodeResult, ...]:
-        return tuple(action.result for action in self.actions)
+    plan: Plan
+    policies: Mapping[str, Policy]
 
 
 class RunView(NamedTuple):
-    """The results of a run, and their sum in words; `command` is what started it.
+    """The results of a run."""
 
-    `sources` is what the sources had when it was planned, `gone` names what they no longer had.
-    """
-
-    command: str
-    project: str
-    target: str
-    status: str
-    nodes: tuple[NodeRunFigures, ...]
-    updated: str
-    unchanged: int
-    not_run: int
-    failed: int
-    total: str
-    run_id: str = ""
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    interrupted: int = 0
-    sources: SourceFindings | None = None
-    gone: str = ""
-
-    @property
-    def is_failed(self) -> bool:
-        return self.status == "error"
-
-    @property
-    def results(self) -> tuple[NodeResult, ...]:
-        return tuple(node.result for node in self.nodes)
-
-
-class RunsView(NamedTuple):
-    """Past runs, newest first."""
-
-    project: str
-    target: str
-    runs: tuple[PastRun, ...]
-
-
-class PastRunView(NamedTuple):
-    """The nodes of one past run."""
-
-    project: str
-    run: PastRun
-    nodes: tuple[NodeRunFigures, ...]
+    result: RunResult
 
 
 class ShowView(NamedTuple):
-    """One table's statistics: `rows` are those of `lancestat.statistics`, by column."""
+    """One table's statistics: `rows` are those of `lancestat.statistics`, with cells by `names`."""
 
     status: TableStatus
     figures: TableFigures
@@ -226,82 +217,7 @@ class ExplanationView(NamedTuple):
     explanation: PlanExplanation
 
 
-class UnpublishView(NamedTuple):
-    """The statistics that were removed from tables, or would be."""
-
-    result: UnpublishResult
-
-    @property
-    def is_failed(self) -> bool:
-        return any(node.error for node in self.result.nodes)
-
-
-# Above so many lines, repeated lines are not matched one by one.
-_MANY_LINES = 1000
-
-
-class PropertyView(NamedTuple):
-    """A property before and after as people see it, None where it was not there."""
-
-    change: PropertyChange
-    old: str | None
-    new: str | None
-
-    @property
-    def name(self) -> str:
-        return self.change.name
-
-    def lines(self) -> list[str]:
-        """Return the lines of both, with `- ` before those that went, `+ ` before new ones."""
-        before, after = ([] if text is None else text.split("\n") for text in (self.old, self.new))
-        lines: list[str] = []
-        matcher = SequenceMatcher(a=before, b=after, autojunk=len(before) > _MANY_LINES)
-        for word, start, end, new_start, new_end in matcher.get_opcodes():
-            if word == "equal":
-                lines += (f"  {line}" for line in before[start:end])
-            else:
-                lines += (f"- {line}" for line in before[start:end])
-                lines += (f"+ {line}" for line in after[new_start:new_end])
-        return lines
-
-
-class NodeDiffView(NamedTuple):
-    """A node that changed; `risks` are words with sentences.
-
-    A removed node has no properties here. `cost` is what the first run reads for the change.
-    """
-
-    name: str
-    symbol: str
-    change: str
-    kind: str
-    location: str
-    owners: tuple[str, ...]
-    properties: tuple[PropertyView, ...]
-    columns: ColumnsChange | None
-    risks: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
-    cost: str | None
-    tables: TablesChange | None = None
-    url: str | None = None
-
-
 class DiffView(NamedTuple):
-    """The meaning of a change of the project.
-
-    `base` and `head` are the sides as people call them, `counts` is by change, `summary` and `cost`
-    are sentences. `risks` has each risk, the severest first, with its sentences and their nodes.
-    `no_changes_mark` is the line of Markdown by which `comment` recognizes a diff without changes.
-    """
+    """The meaning of a change of the project."""
 
     diff: Diff
-    base: str
-    head: str
-    counts: Mapping[str, int]
-    summary: str
-    cost: str | None
-    settings: tuple[PropertyView, ...]
-    nodes: tuple[NodeDiffView, ...]
-    risks: tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]
-    owners: Mapping[str, tuple[str, ...]]
-    no_changes_mark: str

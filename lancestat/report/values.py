@@ -12,21 +12,12 @@ from typing_extensions import assert_never
 
 from lancestat import display
 from lancestat.errors import LancestatError
-from lancestat.formats import (
-    StringEnum,
-    age,
-    count,
-    duration,
-    format_instant,
-    roughly,
-    spoken,
-    visible,
-)
+from lancestat.formats import StringEnum, age, count, format_instant, roughly, visible
 from lancestat.nodes import NODE_TYPES
 from lancestat.redact import EMPTY_REDACTOR, Redactor, redact_line
 from lancestat.runs.actions import Action, Plan, Reason, SourceFindings
 from lancestat.runs.node import Observed
-from lancestat.runs.result import ENDED_AS, NOT_BEGUN, NodeResult, PastRun, Status
+from lancestat.runs.result import PastRun, Status
 from lancestat.spec.model import Node
 from lancestat.state.store import StateReader
 
@@ -257,71 +248,6 @@ def seconds_since(instant: datetime | None, now: datetime) -> float | None:
     return None if instant is None else max(0.0, (now - instant).total_seconds())
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRunFigures:
-    """The outcome of one run for one node.
-
-    `action` is what was done, `failed`, `stopped` where the run was interrupted, or `not run`; an
-    idle node was left as it was. `fragments`
-    and `rows` tell what was read of a table, `pairs` what was compared by a join; None where that
-    is nothing. `elapsed` is None where no time was taken. `quality` is what a reader of a join's
-    result should know of it.
-    """
-
-    result: NodeResult
-    action: str
-    is_failed: bool
-    is_idle: bool
-    reasons: str
-    fragments: str | None
-    rows: str
-    pairs: str | None
-    elapsed: str | None
-    quality: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The name of the node."""
-        return self.result.name
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it ended well and did something."""
-        return not (self.is_failed or self.is_idle)
-
-    @property
-    def has_not_begun(self) -> bool:
-        """Whether the run was interrupted before it came to the node."""
-        return self.result.message == NOT_BEGUN
-
-    @property
-    def read(self) -> str | None:
-        """The amount that was read of a table: `1 of 17 fragments, 250,000 rows`."""
-        return self.fragments and f"{self.fragments}, {self.rows}"
-
-
-def node_run(result: NodeResult) -> NodeRunFigures:
-    """Return what a run did to a node, in words."""
-    is_failed, is_skipped = result.status is Status.ERROR, result.status is Status.SKIPPED
-    is_interrupted = result.status is Status.INTERRUPTED
-    fragments = None
-    if result.fragments_scanned:
-        total = count(result.fragments_total or 0, "fragment")
-        fragments = f"{count(result.fragments_scanned)} of {total}"
-    return NodeRunFigures(
-        result,
-        ENDED_AS.get(result.status, result.action),
-        is_failed,
-        is_skipped or is_interrupted or (result.action == "skip" and not is_failed),
-        spoken(result.reasons),
-        fragments,
-        count(result.rows_scanned or 0, "row"),
-        None if result.figures is None else result.figures.compared,
-        None if result.elapsed_seconds is None else duration(result.elapsed_seconds),
-        () if result.figures is None or result.action == "skip" else result.figures.quality,
-    )
-
-
 # What a count of nodes is called.
 _COUNTED = {
     Health.OK: ("ok", "ok"),
@@ -369,13 +295,13 @@ def _since(moment: datetime | None, now: datetime) -> str:
 
 def _last_run(run: PastRun, now: datetime) -> str:
     """Return what it did, when, and how long it took: `refresh 2 h ago, 250,000 rows, 1.2 s`."""
-    facts = node_run(run.result)
-    parts = [f"{visible(facts.action)} {_since(run.ended_at, now)} ago"]
-    figures = run.result.figures
-    if facts.is_done and figures is None:
-        parts.append(facts.rows if run.result.rows_scanned else "nothing read")
-    elif facts.is_done and facts.pairs and figures and figures.pairs is not None:
-        parts.append(facts.pairs)
-    if facts.elapsed and run.result.action != "skip":
-        parts.append(facts.elapsed)
+    result, figures = run.result, run.result.figures
+    parts = [f"{visible(result.end)} {_since(run.ended_at, now)} ago"]
+    if result.is_done and figures is None:
+        rows = count(result.rows_scanned or 0, "row")
+        parts.append(rows if result.rows_scanned else "nothing read")
+    elif result.is_done and figures and figures.compared and figures.pairs is not None:
+        parts.append(figures.compared)
+    if result.took and result.action != "skip":
+        parts.append(result.took)
     return ", ".join(parts)

@@ -18,7 +18,7 @@ from lancestat.errors import (
     UnknownRun,
     error_text,
 )
-from lancestat.formats import StringEnum, count, instant
+from lancestat.formats import StringEnum, count, duration, instant
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 from lancestat.runs.actions import (
     STATE_LACKS,
@@ -88,6 +88,50 @@ class NodeResult:
     def is_lacking(self) -> bool:
         """Whether the state lacks what only it has of a table that was left as it is."""
         return STATE_LACKS in self.notes
+
+    @property
+    def end(self) -> str:
+        """What was done, or `failed`, `stopped` where the run was interrupted, or `not run`."""
+        return ENDED_AS.get(self.status, self.action)
+
+    @property
+    def is_failed(self) -> bool:
+        return self.status is Status.ERROR
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it was left as it was."""
+        is_skip = self.action == "skip" and not self.is_failed
+        return is_skip or self.status in (Status.SKIPPED, Status.INTERRUPTED)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended well and did something."""
+        return not (self.is_failed or self.is_idle)
+
+    @property
+    def has_not_begun(self) -> bool:
+        """Whether the run was interrupted before it came to the node."""
+        return self.message == NOT_BEGUN
+
+    @property
+    def read(self) -> str:
+        """What was read of a table: `1 of 17 fragments, 250,000 rows`; empty for nothing."""
+        if not self.fragments_scanned:
+            return ""
+        total = count(self.fragments_total or 0, "fragment")
+        rows = count(self.rows_scanned or 0, "row")
+        return f"{count(self.fragments_scanned)} of {total}, {rows}"
+
+    @property
+    def took(self) -> str:
+        """How long it took, empty where no time was taken."""
+        return "" if self.elapsed_seconds is None else duration(self.elapsed_seconds)
+
+    @property
+    def quality(self) -> tuple[str, ...]:
+        """What a reader of the result of a join should know of it."""
+        return () if self.figures is None or self.action == "skip" else self.figures.quality
 
     @property
     def text(self) -> str:

@@ -18,7 +18,6 @@ import json, os, select, signal, socket, sys, traceback
 import jsonschema
 import lancestat.cli.project
 import lancestat.cli.review
-import lancestat.presentation.diff_view
 import lancestat.presentation.markdown
 import lancestat.project
 import lancestat.review.comment

@@ -72,17 +72,12 @@ class FakeProject:
         self,
         select: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
-        *,
         discover: bool = True,
     ) -> tuple[Node, ...]:
         return select_nodes(self.spec, select, exclude)
 
     def plan(
-        self,
-        select: Sequence[str] | None = None,
-        exclude: Sequence[str] | None = None,
-        *,
-        full_refresh: bool = False,
+        self, select: Sequence[str] | None, exclude: Sequence[str] | None, *, full_refresh: bool
     ) -> Plan:
         if self.failure:
             raise self.failure
@@ -90,17 +85,11 @@ class FakeProject:
         return self.planned
 
     def run(
-        self,
-        plan: Plan | None = None,
-        *,
-        threads: int | None = None,
-        fail_fast: bool = False,
-        progress: Progress | None = None,
-        ends_process: bool = False,
+        self, plan: Plan, *, progress: Progress, ends_process: bool, **options: object
     ) -> RunResult:
         assert plan is self.planned
         assert progress is not None
-        self.asked |= {"threads": threads, "fail_fast": fail_fast}
+        self.asked |= options
         return self.result
 
     def show(self, table: str) -> TableStatus:

@@ -13,37 +13,28 @@ from lancestat.report.tables import TableReport
 from lancestat.report.values import Health, ProjectReport
 from lancestat.runs.result import NodeResult, PastRun, Status
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
-from lancestat.tables.table_status import TableStatus
 from lancestat.tables.wire import PublishedColumn
-from tests.presentation.site.reports import past_run
+from tests.presentation.site.reports import past_run, table_report, table_status
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 PLACE = Location("specs/shop.yml", 1, 1)
 HOUR = timedelta(hours=1)
 
-SHOWN = TableStatus(
-    table="orders",
+SHOWN = table_status(
+    "orders",
     uri="orders.lance",
     version=18,
-    use=True,
     reason="current",
     detail="the statistics describe version 18",
-    policy="tolerant",
     rows=4_250_000,
-    fragments=17,
-    size_bytes=212_000_000,
-    disk_bytes=48_000_000,
-    computed_at=NOW - 7 * HOUR,
     columns={
         "o_id": PublishedColumn(0, 4_100_000, "1", "4250000", 8, 8),
         "o_comment": PublishedColumn(1_200, 3_900_000, None, None, 49, 79),
     },
-    dropped={},
     analyzable=3,
     missing=(),
     skipped=(),
     versions_behind=0,
-    age=7 * HOUR,
     changed_rows=0.0,
     covered={"o_id": 17, "o_comment": 16, "o_new": 0},
     types={"o_id": "bigint", "o_comment": "string", "o_new": "double"},
@@ -51,19 +42,11 @@ SHOWN = TableStatus(
 
 
 def ran(name: str, **changes: object) -> PastRun:
-    result = NodeResult(
-        name,
-        "table",
-        "refresh",
-        ("rows_appended",),
-        Status.SUCCESS,
-        fragments_total=17,
-        fragments_scanned=1,
-        rows_scanned=250_000,
-        elapsed_seconds=1.24,
-    )
-    changed = replace(result, **changes)  # type: ignore[arg-type]
-    return past_run(changed, "4f1c", NOW - 7 * HOUR)
+    done = {"fragments_total": 17, "fragments_scanned": 1, "rows_scanned": 250_000}
+    given = {"elapsed_seconds": 1.24, **done, **changes}
+    status, action = given.pop("status", Status.SUCCESS), given.pop("action", "refresh")
+    result = NodeResult(name, "table", action, ("rows_appended",), status, **given)  # type: ignore[arg-type]
+    return past_run(result, "4f1c", NOW - 7 * HOUR)
 
 
 def table(name: str, *problems: str, health: Health = Health.OK, **changes: object) -> TableReport:
@@ -76,52 +59,30 @@ def table(name: str, *problems: str, health: Health = Health.OK, **changes: obje
         policy=Policy("tolerant"),
         freshness=Freshness(12 * HOUR, 24 * HOUR),
     )
-    report = TableReport(
-        spec=spec,
-        health=health,
-        problems=problems,
-        verdict="use",
-        reasons=("current",),
-        status=replace(SHOWN, table=name),
-        changed_at=NOW - 2 * HOUR,
-        freshness=Health.OK,
-        runs=(ran(name),),
-    )
-    return replace(report, **changes)  # type: ignore[arg-type]
+    given: dict[str, object] = {
+        "reasons": ("current",),
+        "status": replace(SHOWN, table=name),
+        "freshness": Health.OK,
+        "histograms": {},
+        "fragments": (),
+        "runs": (ran(name),),
+    }
+    given |= {"spec": spec, "health": health, "problems": problems}
+    return table_report(name, **{**given, **changes})
 
 
 def join(name: str, *problems: str, health: Health = Health.OK, **changes: object) -> JoinReport:
     side = KnnSide("v", None, table="orders", refs=("orders",))
-    spec = KnnJoin(
-        name, side, side, 3, output_format="lance", output_uri=f"{name}.lance", location=PLACE
-    )
-    record = JoinRecord(
-        name,
-        "d",
-        InputRecord("l"),
-        InputRecord("r"),
-        ResultRecord(592, "o", 4),
-        JoinCounts(200, 20_000, 4, 0),
-        "exact",
-        NOW - 7 * HOUR,
-    )
-    result = NodeResult(
-        name,
-        "knn_join",
-        "analyze",
-        ("new",),
-        Status.SUCCESS,
-        elapsed_seconds=2.9,
-        figures=JoinFigures("exact", "full", record.counts, 4_000_000),
-    )
+    written_to = {"output_format": "lance", "output_uri": f"{name}.lance"}
+    spec = KnnJoin(name, side, side, 3, **written_to, location=PLACE)
+    ended, counts = NOW - 7 * HOUR, JoinCounts(200, 20_000, 4, 0)
+    sides, written = (InputRecord("l"), InputRecord("r")), ResultRecord(592, "o", 4)
+    record = JoinRecord(name, "d", *sides, written, counts, "exact", ended)
+    figures = JoinFigures("exact", "full", counts, 4_000_000)
+    result = NodeResult(name, "knn_join", "analyze", ("new",), Status.SUCCESS, figures=figures)
+    run = past_run(replace(result, elapsed_seconds=2.9), "4f1c", ended)
     report = JoinReport(
-        spec=spec,
-        health=health,
-        problems=problems,
-        verdict="current",
-        reasons=("unchanged",),
-        record=record,
-        runs=(past_run(result, "4f1c", NOW - 7 * HOUR),),
+        spec, health, problems, "current", ("unchanged",), record=record, runs=(run,)
     )
     return replace(report, **changes)  # type: ignore[arg-type]
 

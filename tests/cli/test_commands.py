@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -26,19 +25,6 @@ def test_list_selects(lancestat: Lancestat, project: FakeProject) -> None:
     assert [node["name"] for node in chosen["nodes"]] == ["orders"]
     rest = json.loads(lancestat("list", "--exclude", "tag:nightly", "--output", "json").stdout)
     assert [node["name"] for node in rest["nodes"]] == ["part"]
-
-
-def test_validate_prints_errors_as_json(lancestat: Lancestat, tmp_path: Path) -> None:
-    (tmp_path / "lancestat_project.yml").write_text(
-        "name: shop\ntargets: {dev: {state: s, staet: t}}\n"
-    )
-    result = lancestat("validate", "--output", "json")
-    assert result.exit_code == 1
-    payload = json.loads(result.stdout)
-    assert payload["status"] == "error"
-    places = [(error["location"]["file"], error["location"]["line"]) for error in payload["errors"]]
-    assert ("lancestat_project.yml", 2) in places
-    assert "staet" in result.stderr
 
 
 def test_markdown_names_the_policies_of_tables(lancestat: Lancestat, project: FakeProject) -> None:

@@ -74,30 +74,22 @@ def test_without_changes_the_output_says_that_no_comment_was_made(
 def test_a_token_that_may_only_read_gives_one_warning_and_the_summary(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub, tmp_path: Path
 ) -> None:
-    stub.script = [None, FORBIDDEN]
     summary = tmp_path / "summary.md"
     summary.write_text("of another step\n")
-    result = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_STEP_SUMMARY=str(summary))
+    comment = ("comment", "--body-file", "diff.md")
+    stub.script = [None, FORBIDDEN]
+    result = lancestat(*comment, **job, GITHUB_STEP_SUMMARY=str(summary))
     assert (result.exit_code, result.stdout) == (0, "")
     [line] = result.stderr.splitlines()
     assert line.startswith("warning: no comment was written, because the token is read-only")
     assert summary.read_text() == "of another step\n### one change\n"
-
-
-def test_a_read_only_token_is_an_outcome_in_json(
-    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
-) -> None:
     stub.script = [None, FORBIDDEN]
-    result = lancestat("comment", "--body-file", "diff.md", "--output", "json", **job)
+    result = lancestat(*comment, "--output", "json", **job)
     document = json.loads(result.stdout)
     assert (result.exit_code, document["outcome"], document["url"]) == (0, "not_allowed", None)
-
-
-def test_in_a_job_the_warning_is_on_its_page(
-    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
-) -> None:
+    # In a job the warning is on its page.
     stub.script = [None, Reply(403, {"message": "100%\n::error::no ##[error]no"})]
-    result = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_ACTIONS="true")
+    result = lancestat(*comment, **job, GITHUB_ACTIONS="true")
     assert result.exit_code == 0
     [line] = result.stderr.splitlines()
     assert line.startswith("::warning title=lancestat::no comment was written")

@@ -51,15 +51,8 @@ def test_every_check_passes_or_has_advice(
     result = lancestat("debug", "--output", "json", "--quiet")
     assert (result.exit_code, result.stderr) == (1, "")
     by_subject = {check["subject"]: check for check in json.loads(result.stdout)["checks"]}
-    assert {
-        "Python",
-        "Java",
-        "pylance",
-        "pyspark",
-        "project",
-        "state",
-        "Spark",
-    } <= by_subject.keys()
+    subjects = {"Python", "Java", "pylance", "pyspark", "project", "state", "Spark"}
+    assert subjects <= by_subject.keys()
     failed = {name: check for name, check in by_subject.items() if not check["passed"]}
     assert list(failed) == ["table gone"]
     assert failed["table gone"]["advice"] == "did you mean 'orders.lance'?"

@@ -1,13 +1,18 @@
+"""Errors, signals and closed pipes end a command in order."""
+
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lancestat.cli.main import COMMANDS
+from lancestat.cli.main import COMMANDS, Terminated, termination_raised
 from lancestat.errors import (
     InvalidProject,
     Location,
@@ -72,50 +77,61 @@ def test_all_errors_of_a_project_are_printed(
     golden("cli/invalid_project.txt", result.stderr)
 
 
-def test_a_lancestat_error_is_printed_as_its_text(
-    lancestat: Lancestat, project: FakeProject
-) -> None:
-    project.failure = StoreUnreachable("the store does not answer", hint="is it up?")
-    result = lancestat("plan")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "LS205  the store does not answer\n      hint: is it up?\n"
-
-
-def test_an_unexpected_error_is_one_line_and_a_hint(
-    lancestat: Lancestat, project: FakeProject
-) -> None:
-    project.failure = ZeroDivisionError("division\nby zero")
-    result = lancestat("plan")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.splitlines() == [
-        "LS001  internal error: ZeroDivisionError: division by zero",
-        "      hint: run it again with --verbose to see where, and report that",
-    ]
-
-
-@pytest.mark.parametrize("args", [("--verbose", "plan"), ("plan", "--verbose")])
-def test_verbose_shows_the_traceback(
-    args: tuple[str, ...], lancestat: Lancestat, project: FakeProject
-) -> None:
-    project.failure = ZeroDivisionError("by zero")
-    assert "Traceback (most recent call last)" in lancestat(*args).stderr
-
-
 class PanicException(BaseException):
     """Stands for the panic of a native library, which is no Exception."""
 
 
-def test_a_panic_is_an_internal_error(lancestat: Lancestat, project: FakeProject) -> None:
-    project.failure = PanicException("index out of bounds")
-    result = lancestat("plan")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("LS001  internal error: PanicException: index out of bounds")
+AGAIN = "      hint: run it again with --verbose to see where, and report that\n"
 
 
-def test_an_interrupt_is_one_line(lancestat: Lancestat, project: FakeProject) -> None:
-    project.failure = KeyboardInterrupt()
+@pytest.mark.parametrize(
+    ("raised", "code", "printed"),
+    [
+        (
+            StoreUnreachable("the store does not answer", hint="is it up?"),
+            1,
+            "LS205  the store does not answer\n      hint: is it up?\n",
+        ),
+        (
+            ZeroDivisionError("division\nby zero"),
+            1,
+            f"LS001  internal error: ZeroDivisionError: division by zero\n{AGAIN}",
+        ),
+        (
+            PanicException("index out of bounds"),
+            1,
+            f"LS001  internal error: PanicException: index out of bounds\n{AGAIN}",
+        ),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+    ids=["ours", "unexpected", "panic", "interrupt"],
+)
+def test_an_error_is_printed_without_a_traceback(
+    raised: BaseException, code: int, printed: str, lancestat: Lancestat, project: FakeProject
+) -> None:
+    project.failure = raised
     result = lancestat("plan")
-    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", printed)
+
+
+@pytest.mark.parametrize(
+    ("args", "environment"),
+    [
+        (("--verbose", "plan"), {}),
+        (("plan", "--verbose"), {}),
+        (("plan",), {"LANCESTAT_VERBOSE": "1"}),
+        (("plan",), {"LANCESTAT_VERBOSE": "0"}),
+    ],
+)
+def test_verbose_shows_the_traceback(
+    args: tuple[str, ...],
+    environment: dict[str, str],
+    lancestat: Lancestat,
+    project: FakeProject,
+) -> None:
+    project.failure = ZeroDivisionError("by zero")
+    shown = "Traceback (most recent call last)" in lancestat(*args, **environment).stderr
+    assert shown == (environment != {"LANCESTAT_VERBOSE": "0"})
 
 
 @pytest.mark.parametrize("option", [[], ["--verbose"]])
@@ -145,3 +161,58 @@ def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     finally:
         os.close(writer)
     assert (completed.returncode, completed.stderr) == (141, "")
+
+
+@pytest.fixture(autouse=True)
+def before() -> Iterator[None]:
+    handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGINT, interrupt)
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_leaves_a_block_and_a_second_one_ends_the_process(
+    number: signal.Signals, raised: type[KeyboardInterrupt]
+) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt) as caught, termination_raised():
+        try:
+            os.kill(os.getpid(), number)
+            threading.Event().wait(60)
+        finally:
+            cleaned = signal.getsignal(number)
+    assert caught.type is raised
+    assert cleaned is signal.SIG_DFL
+    assert signal.getsignal(number) is before
+
+
+def test_the_previous_handler_is_restored_afterwards() -> None:
+    with termination_raised():
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_handler_of_the_host_program_is_kept() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with termination_raised():
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+def test_other_threads_do_not_handle_signals() -> None:
+    seen = []
+
+    def enter() -> None:
+        with termination_raised():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [signal.SIG_DFL]

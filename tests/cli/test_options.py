@@ -1,77 +1,60 @@
+"""Help, and the options that every command has."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
+from lancestat import __version__
+from lancestat.cli.main import COMMANDS
 from tests.cli.conftest import FakeProject, Lancestat
+from tests.conftest import Golden
+
+P: dict[str, object] = {"project_dir": Path("p"), "target": "prod", "vars": {"a": 1}}
+HERE: dict[str, object] = {"project_dir": Path(), "target": None, "vars": {}}
+LATER: dict[str, object] = {"project_dir": Path(), "vars": {"a": 1, "b": 2}}
+# As project files are read.
+READ = {"on": "yes", "share": 0.5, "n": 10}
 
 
 @pytest.mark.parametrize(
-    "args",
+    ("line", "environment", "loaded"),
     [
-        ("--target", "prod", "--project-dir", "p", "--vars", "a: 1", "plan"),
-        ("plan", "--target", "prod", "--project-dir", "p", "--vars", "a: 1"),
-        ("plan", "-t", "prod", "--project-dir=p", "--vars", "{a: 1}"),
-        ("--project-dir", "p", "plan", "-t", "prod", "--vars", "a: 1"),
+        ("plan", {}, HERE),
+        ("--target prod --project-dir p --vars a:1 plan", {}, P),
+        ("plan --target prod --project-dir p --vars a:1", {}, P),
+        ("plan -t prod --project-dir=p --vars {a:1}", {}, P),
+        ("--project-dir p plan -t prod --vars a:1", {}, P),
+        (
+            "-t dev --vars {a:1,b:1} plan -t prod --vars b:2",
+            {},
+            {**P, **LATER},
+        ),
+        ("plan", {"TARGET": "prod", "PROJECT_DIR": "p", "VARS": "a: 1"}, P),
+        ("-t dev plan", {"TARGET": "prod"}, {**HERE, "target": "dev"}),
+        ("plan -t dev", {"TARGET": "prod"}, {**HERE, "target": "dev"}),
+        ("plan --vars day:2024-01-01", {}, {**HERE, "vars": {"day": "2024-01-01"}}),
+        ("plan --vars {on:yes,share:5e-1,n:010}", {}, {**HERE, "vars": READ}),
+        ("plan --vars=", {}, HERE),
     ],
 )
-def test_global_options_stand_before_or_after_the_command(
-    args: tuple[str, ...], lancestat: Lancestat, project: FakeProject
+def test_global_options(
+    line: str,
+    environment: dict[str, str],
+    loaded: dict[str, object],
+    lancestat: Lancestat,
+    project: FakeProject,
 ) -> None:
-    assert lancestat(*args).exit_code == 0
-    assert project.loaded == {"project_dir": Path("p"), "target": "prod", "vars": {"a": 1}}
+    """They stand before or after the command, the last wins, and they win over the environment."""
+    words = [word.replace(":", ": ").replace(",", ", ") for word in line.split()]
+    variables = {f"LANCESTAT_{name}": value for name, value in environment.items()}
+    assert lancestat(*words, **variables).exit_code == 0
+    assert project.loaded == loaded
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("day: 2024-01-01", {"day": "2024-01-01"}),
-        ("{on: yes, share: 5e-1, n: 010}", {"on": "yes", "share": 0.5, "n": 10}),
-        (" ", {}),
-    ],
-)
-def test_vars_are_read_as_project_files_are(
-    text: str, expected: dict[str, object], lancestat: Lancestat, project: FakeProject
-) -> None:
-    assert lancestat("plan", "--vars", text).exit_code == 0
-    assert project.loaded["vars"] == expected
-
-
-def test_later_options_win_and_vars_accumulate(lancestat: Lancestat, project: FakeProject) -> None:
-    args = ("-t", "dev", "--vars", "{a: 1, b: 1}", "plan", "-t", "prod", "--vars", "b: 2")
-    assert lancestat(*args).exit_code == 0
-    assert project.loaded["target"] == "prod"
-    assert project.loaded["vars"] == {"a": 1, "b": 2}
-
-
-def test_without_options_the_current_folder_and_the_default_target_are_used(
-    lancestat: Lancestat, project: FakeProject
-) -> None:
-    assert lancestat("plan").exit_code == 0
-    assert project.loaded == {"project_dir": Path(), "target": None, "vars": {}}
-
-
-def test_every_global_option_reads_the_environment(
-    lancestat: Lancestat, project: FakeProject
-) -> None:
-    result = lancestat(
-        "plan",
-        LANCESTAT_TARGET="prod",
-        LANCESTAT_PROJECT_DIR="p",
-        LANCESTAT_VARS="a: 1",
-        LANCESTAT_OUTPUT="json",
-    )
-    assert result.stdout.startswith("{")
-    assert project.loaded == {"project_dir": Path("p"), "target": "prod", "vars": {"a": 1}}
-
-
-@pytest.mark.parametrize("args", [("-t", "dev", "plan"), ("plan", "-t", "dev")])
-def test_options_win_over_the_environment(
-    args: tuple[str, ...], lancestat: Lancestat, project: FakeProject
-) -> None:
-    assert lancestat(*args, LANCESTAT_TARGET="prod").exit_code == 0
-    assert project.loaded["target"] == "dev"
+def test_the_output_is_that_of_the_environment(lancestat: Lancestat, project: FakeProject) -> None:
+    assert lancestat("plan", LANCESTAT_OUTPUT="json").stdout.startswith("{")
 
 
 def test_a_commands_own_options_read_the_environment_without_its_name(
@@ -96,14 +79,6 @@ def test_a_commands_own_options_read_the_environment_without_its_name(
     }
 
 
-def test_quiet_and_verbose_may_come_from_the_environment(
-    lancestat: Lancestat, project: FakeProject
-) -> None:
-    project.failure = ZeroDivisionError("by zero")
-    assert "Traceback" in lancestat("plan", LANCESTAT_VERBOSE="1").stderr
-    assert "Traceback" not in lancestat("plan", LANCESTAT_VERBOSE="0").stderr
-
-
 def test_several_selects_are_one_union(lancestat: Lancestat, project: FakeProject) -> None:
     assert lancestat("plan", "-s", "a b", "-s", "c").exit_code == 0
     assert project.asked["select"] == ["a b", "c"]
@@ -120,3 +95,20 @@ def test_the_limit_is_that_of_the_environment(lancestat: Lancestat, tmp_path: Pa
     wide = lancestat("list").stdout.splitlines()
     assert max(map(len, wide)) > 60
     assert name in wide[1]
+
+
+def test_help_shows_all_commands_in_the_order_of_their_use(
+    lancestat: Lancestat, golden: Golden
+) -> None:
+    golden("cli/help.txt", lancestat("--help", COLUMNS="80").stdout)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_every_command(name: str, lancestat: Lancestat, golden: Golden) -> None:
+    result = lancestat(name, "--help", COLUMNS="80")
+    assert result.exit_code == 0
+    golden(f"cli/help_{name}.txt", result.stdout)
+
+
+def test_the_version(lancestat: Lancestat) -> None:
+    assert lancestat("--version").stdout == f"lancestat {__version__}\n"

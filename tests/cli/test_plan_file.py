@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -101,33 +102,31 @@ def add_run(folder: Path, *nodes: str) -> None:
     Project.load(folder).state.add_run(run)
 
 
-def test_a_retry_without_a_run_succeeds(tmp_path: Path, lancestat: Lancestat) -> None:
-    write_project(tmp_path, "orders")
-    result = lancestat("retry")
-    assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
-    assert result.stderr == "no run of target dev is recorded\n"
+GONE = "'gone' is no longer declared, and is not retried\n"
+ENDED = "in the last run of target dev, which ended at 2026-01-02 03:04:05 UTC\n"
 
 
-def test_a_retry_after_a_successful_run_prints_the_time_of_that_run(
-    folder: Path, lancestat: Lancestat
+@pytest.mark.parametrize(
+    ("failed", "said"),
+    [
+        (None, "no run of target dev is recorded\n"),
+        ([], f"nothing failed {ENDED}"),
+        (
+            ["gone"],
+            f"'gone' is no longer declared, and is not retried\nnothing else failed {ENDED}",
+        ),
+    ],
+    ids=["no run", "success", "not declared"],
+)
+def test_a_retry_of_nothing_says_why_and_succeeds(
+    failed: list[str] | None, said: str, folder: Path, lancestat: Lancestat
 ) -> None:
-    add_run(folder)
+    if failed is None:
+        shutil.rmtree(folder / "state")
+    else:
+        add_run(folder, *failed)
     result = lancestat("retry")
-    assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
-    ended = "which ended at 2026-01-02 03:04:05 UTC"
-    assert result.stderr == f"nothing failed in the last run of target dev, {ended}\n"
-
-
-def test_a_retry_names_nodes_that_are_no_longer_declared(
-    folder: Path, lancestat: Lancestat
-) -> None:
-    add_run(folder, "gone")
-    result = lancestat("retry")
-    assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
-    assert result.stderr.splitlines() == [
-        "'gone' is no longer declared, and is not retried",
-        "nothing else failed in the last run of target dev, which ended at 2026-01-02 03:04:05 UTC",
-    ]
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "Nothing to retry.\n", said)
     assert lancestat("--quiet", "retry").stderr == ""
 
 

@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.presentation.report_views import show_view
+from lancestat.presentation.results import show_view
 from lancestat.project import Project
 from lancestat.report.gather import statistics_rows
 from lancestat.tables.wire import NEWEST_FRAGMENT, WRITER

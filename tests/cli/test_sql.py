@@ -10,9 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lancestat.presentation.query_view import json_value, query_view
-from lancestat.presentation.registry import Page, load_format
-from lancestat.presentation.views import ExplanationView, QueryView
+from lancestat.presentation.results import json_value, query_view
+from lancestat.presentation.views import ExplanationView, Page, QueryView, load_format
 from lancestat.query.estimates import (
     ColumnEstimate,
     Explanation,
@@ -284,9 +283,10 @@ def explained(form: str, *, verbose: bool = False) -> str:
     return printed(form, lambda: load_format(form).print(view, Page(verbose)))
 
 
-def test_an_explanation_for_people(golden: Golden) -> None:
+def test_an_explanation(golden: Golden) -> None:
     text = explained("text")
     golden("cli/sql_explain.txt", text)
+    golden("cli/sql_explain.json", explained("json"))
     assert "o_id < 5" in explained("text", verbose=True)
     assert "o_id < 5" not in text
 
@@ -296,10 +296,6 @@ def test_a_plan_without_lance_tables_says_so() -> None:
     view = ExplanationView(plan)
     text = printed("text", lambda: load_format("text").print(view, Page()))
     assert "No scan is lancestat's" in text
-
-
-def test_an_explanation_as_json(golden: Golden) -> None:
-    golden("cli/sql_explain.json", explained("json"))
 
 
 @pytest.mark.parametrize(

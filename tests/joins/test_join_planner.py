@@ -14,7 +14,7 @@ from lancestat.joins.search.cost_model import JoinSize, KeptIndex, Strategy
 from lancestat.joins.search.work import Increment, JoinRequest, Scope
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent
-from lancestat.presentation.plan_view import explain_stages
+from lancestat.presentation.words import stage_lines
 from lancestat.runs.actions import Reason, Skip
 from tests.joins.joins import (
     LEFT,
@@ -160,11 +160,11 @@ def test_without_known_cores_no_time_is_estimated() -> None:
 
 def test_stages_describe_the_phases_of_the_join() -> None:
     action = planned(files(), record=None)
-    words = [line.partition(":")[0] for line in explain_stages(action)]
+    words = [line.partition(":")[0] for line in stage_lines(action)]
     assert words == ["strategy", "prepare", "probe", "commit"]
     assert words[1:] == [stage.name for stage in action.stages]
     action = planned(right=table(0, 1, 2, rows=10_000))
-    words = [line.partition(":")[0] for line in explain_stages(action)]
+    words = [line.partition(":")[0] for line in stage_lines(action)]
     # Tables are opened where they are, which needs no words.
     assert words[1:] == [stage.name for stage in action.stages][1:]
     assert words[-2:] == ["merge", "commit"]
@@ -199,7 +199,7 @@ def test_a_kept_layout_is_searched_instead_of_a_new_one() -> None:
     assert kept.decision.why.endswith("; a kept IVF index of 10,000,000 rows is searched")
     assert (kept.decision.seconds or 0) < (fresh.decision.seconds or 0)
     assert "reuse index: the kept index of 10,000,000 rows in 2,000 lists is searched as it is" in (
-        explain_stages(kept)
+        stage_lines(kept)
     )
 
 
@@ -212,7 +212,7 @@ def test_new_rows_are_put_into_the_lists_of_a_kept_layout() -> None:
     assert (
         "extend index: 10,000 new rows are put into the 2,000 lists of the kept index of "
         "9,990,000 rows"
-    ) in explain_stages(action)
+    ) in stage_lines(action)
 
 
 def test_a_kept_layout_that_does_not_do_is_trained_again_and_the_plan_says_why() -> None:

@@ -18,9 +18,8 @@ from lancestat.errors import Location, SideUnreadable
 from lancestat.joins.action import JoinAction
 from lancestat.joins.record import JoinGroups, decode_record, join_records, stored_record
 from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
-from lancestat.presentation.plan_view import explain_stages, plan_view
-from lancestat.presentation.views import ActionView
-from lancestat.runs.actions import Blocked, OnStage, Plan, Reason, Skip
+from lancestat.presentation.words import stage_lines
+from lancestat.runs.actions import Action, Blocked, OnStage, Reason, Skip
 from lancestat.runs.result import planned
 from lancestat.spec.model import KnnJoin, KnnSide, Target
 from tests.joins.joined import JoinWorld, for_parquet, opened, vectors
@@ -466,7 +465,7 @@ def keyed(start: int, count: int, name: str) -> pa.Table:
 def test_a_plan_says_that_rows_are_grouped(keyed_world: JoinWorld) -> None:
     action = keyed_world.action()
     assert isinstance(action, JoinAction)
-    assert explain_stages(action) == [
+    assert stage_lines(action) == [
         "strategy: exact, only rows with equal keys are compared, which the run counts",
         "group: the rows of both sides are written to scratch by the keys that they share",
         "probe: left rows against right rows",
@@ -526,9 +525,8 @@ def test_a_plan_shows_what_the_last_run_found_of_keys(keyed_world: JoinWorld) ->
     assert join_records(keyed_world.state)["near"].groups == known
     again = keyed_world.action(full_refresh=True)
     assert isinstance(again, JoinAction)
-    [view] = plan_view(Plan("shop", "dev", (again,)), {}).actions
-    assert view.reads.startswith("exact, 20 x 20 rows, about ")
-    assert view.choice == f"{BY_KEYS}, 3 groups and {made.pairs} pairs in the last full run"
+    assert again.reads.startswith("exact, 20 x 20 rows, about ")
+    assert again.choice == f"{BY_KEYS}, 3 groups and {made.pairs} pairs in the last full run"
     assert (again.figures.groups, again.figures.pairs) == (3, made.pairs)
     assert again.figures.estimated_seconds is not None
     skipped = planned(keyed_world.action()).to_json()
@@ -554,8 +552,8 @@ def test_new_left_rows_leave_what_is_known_of_all_keys(keyed_world: JoinWorld) -
 BY_KEYS = "exact: only rows with equal keys are compared"
 
 
-def shown(world: JoinWorld) -> ActionView:
-    return plan_view(world.plan(), {}).actions[0]
+def shown(world: JoinWorld) -> Action:
+    return world.plan().actions[0]
 
 
 SELF = Location("specs/near.yml", 11, 5)

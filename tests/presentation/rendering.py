@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lancestat.presentation.diff_view import diff_view
 from lancestat.presentation.json import FORMAT as JSON
 from lancestat.presentation.markdown import FORMAT as MARKDOWN
-from lancestat.presentation.plan_view import plan_view
-from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import unpainted
 from lancestat.presentation.text import FORMAT as TEXT
+from lancestat.presentation.views import DiffView, Page, PlanView
 from lancestat.review.values import Diff
 from lancestat.runs.actions import Plan
 from lancestat.spec.model import Policy
 
 
 def view_of(value: Plan | Diff, policies: Mapping[str, Policy] | None = None) -> object:
-    return plan_view(value, policies or {}) if isinstance(value, Plan) else diff_view(value)
+    return PlanView(value, policies or {}) if isinstance(value, Plan) else DiffView(value)
 
 
 def as_text(value: Plan | Diff, *, verbose: bool = False, width: int = 100) -> str:

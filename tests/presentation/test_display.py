@@ -17,10 +17,9 @@ import pytest
 
 import lancestat
 from lancestat.errors import DatasetMissing, LibraryMissing
-from lancestat.presentation.explanation import QueryExplanation
+from lancestat.presentation.display import QueryExplanation
 from lancestat.presentation.html import FORMAT as HTML
-from lancestat.presentation.registry import Page
-from lancestat.presentation.report_views import run_view
+from lancestat.presentation.views import Page, RunView
 from lancestat.query.estimates import Explanation
 from lancestat.query.sql.explain import Operator, PlanExplanation, ScanLine
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
@@ -174,10 +173,7 @@ def test_the_package_lists_its_public_names() -> None:
         (Plan("shop", "dev", ()), "<Plan shop, target dev: no nodes>"),
         (analyze(), "<TableAction analyze lineitem: new>"),
         (blocked(), "<Blocked blocked customer: LS201>"),
-        (
-            result(),
-            "<RunResult shop, target dev: error, 1 refresh, 1 skip, 1 failed, 1 not run>",
-        ),
+        (result(), "<RunResult shop, target dev: error, 1 refresh, 1 skip, 1 failed, 1 not run>"),
         (result().nodes[0], "<NodeResult orders: refresh, success>"),
         (SHOWN, "<TableStatus orders, version 18, 2 columns, statistics used: current>"),
         (diff(changed()), "<Diff shop, target dev, main -> .: 1 changed>"),
@@ -198,10 +194,7 @@ def test_the_package_lists_its_public_names() -> None:
         (UNPUBLISHED.nodes[0], "<UnpublishedNode orders: unpublish, success>"),
         (GARBAGE, "<GarbageReport would remove 2 sets of partials, 1 scratch folders>"),
         (GarbageReport(0, 0, 0, 0), "<GarbageReport removed nothing>"),
-        (
-            open_state("/lake/qz-secret-91", {}),
-            "<LanceState in a local folder>",
-        ),
+        (open_state("/lake/qz-secret-91", {}), "<LanceState in a local folder>"),
         (UnfinishedNodes(None), "<UnfinishedNodes 0 nodes and no recorded run>"),
         (VALUES["explain"], "<QueryExplanation 3 operators, 2 scans, 1 of Lance tables>"),
     ],
@@ -231,11 +224,15 @@ def test_results_without_rows_print_as_the_command_line_does() -> None:
     assert any("7 entries of 3 columns" in line and "version 4 -> 5" in line for line in lines)
     assert any("LS201  no dataset" in line for line in lines)
     assert lines[-1] == "Removed 7 entries from 1 table, 1 failed."
-    text = "would remove 2 sets of partials, 1 scratch folder: 5.0 kB"
-    assert str(GARBAGE) == text
+    assert str(GARBAGE) == "would remove 2 sets of partials, 1 scratch folder: 5.0 kB"
 
 
-def test_html_spells_out_what_cannot_be_seen() -> None:
+def test_html_spells_out_what_cannot_be_seen_and_has_paths_relative_to_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    html = result(f"nothing at {tmp_path}/lake/gone.lance")._repr_html_()
+    assert "nothing at lake/gone.lance" in Markup(html).text
     text = result("LS201  a\x07b\u202ec")._repr_html_()
     assert "a\\x07b\\u202ec" in text
     status = replace(SHOWN, missing=("x\x1b[31m",))
@@ -296,16 +293,8 @@ def test_a_pickle_holds_no_secrets_and_a_copy_knows_them() -> None:
     assert deepcopy(failed).redactor is REDACTOR
 
 
-def test_paths_in_the_working_folder_are_relative(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    html = result(f"nothing at {tmp_path}/lake/gone.lance")._repr_html_()
-    assert "nothing at lake/gone.lance" in Markup(html).text
-
-
 def test_outputs_follow_the_theme_of_the_notebook() -> None:
-    html = str(HTML.render(run_view(result()), Page()))
+    html = str(HTML.render(RunView(result()), Page()))
     for theme in ('[data-jp-theme-light="false"]', ".vscode-dark", '[theme="dark"]'):
         assert re.search(rf"{re.escape(theme)} \.lancestat[^{{]*{{ color-scheme: dark; }}", html)
     # The page around it keeps its own colours.
@@ -314,7 +303,7 @@ def test_outputs_follow_the_theme_of_the_notebook() -> None:
         assert not selector.strip() or ".lancestat" in selector
 
 
-def test_rows_are_arrow_tables() -> None:
+def test_rows_are_tables_of_arrow_and_polars() -> None:
     rows = result().to_arrow()
     assert isinstance(rows, pa.Table)
     assert rows.column("node").to_pylist() == ["orders", "part", "gone", "near"]
@@ -326,6 +315,9 @@ def test_rows_are_arrow_tables() -> None:
     columns = SHOWN.to_arrow().to_pylist()
     assert [row["column"] for row in columns] == list(SHOWN.columns)
     assert columns[0]["max"] == "4250000"
+    frame = result().to_polars()
+    assert frame.columns == rows.column_names
+    assert frame["status"].to_list() == ["success", "success", "error", "skipped"]
 
 
 def test_a_status_has_a_row_for_every_node() -> None:
@@ -336,12 +328,6 @@ def test_a_status_has_a_row_for_every_node() -> None:
     assert [tuple(row["problems"]) for row in rows] == [node.problems for node in report.nodes]
     assert any(row["columns_covered"] is not None for row in rows)
     assert any(row["kind"] == "knn_join" and row["rows"] is not None for row in rows)
-
-
-def test_rows_are_polars_frames() -> None:
-    frame = result().to_polars()
-    assert frame.columns == result().to_arrow().column_names
-    assert frame["status"].to_list() == ["success", "success", "error", "skipped"]
 
 
 def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lancestat.cli.checks import Check, checks_answer
-from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, unpainted
 from lancestat.presentation.text import FORMAT
-from lancestat.presentation.views import QueryColumn, QueryView
+from lancestat.presentation.views import Page, QueryColumn, QueryView
 from lancestat.redact import Audience, KnownValue, Redactor
 
 LONG = "a finding of several words that is longer than most terminals are wide, and then some more"

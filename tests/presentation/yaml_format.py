@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.presentation.views import ListView
+from lancestat.presentation.views import Format, ListView, Page
 
 
 def _write(value: object) -> None:

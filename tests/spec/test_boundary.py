@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import InvalidProject
-from lancestat.presentation.site.source import Sources
+from lancestat.presentation.site.text import Sources
 from lancestat.spec.files import boundary, work_tree
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec

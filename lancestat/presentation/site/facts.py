@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
-from lancestat.formats import age, count, share, spoken
+from markupsafe import Markup
+
+from lancestat.formats import age, count, spoken
 from lancestat.joins.action import excluded_rows, measured_recall
 from lancestat.joins.record import InputRecord, JoinRecord
-from lancestat.presentation.site.distribution import Distribution, distribution
-from lancestat.presentation.site.overview import freshness_words
-from lancestat.presentation.site.text import NOTHING, shorten, since
+from lancestat.presentation.site.charts import Distribution, distribution
+from lancestat.presentation.site.text import NOTHING, ago, since
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import TableReport, status_figures
 from lancestat.spec.catalog import shown_uri, table_name_of
@@ -27,7 +27,6 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.redaction import NO_ORIGINS, Origins, named
 from lancestat.tables.carriers import CARRIERS
-from lancestat.tables.statistics.column_statistics import STATISTICS, Histogram
 from lancestat.tables.wire import PublishedColumn
 
 # A term, and what is known of it: a text, or parts of one of which some are markup.
@@ -84,14 +83,8 @@ def _bounds(freshness: Freshness | None) -> str:
     return f"; {', '.join(words)}"
 
 
-@dataclass(frozen=True, slots=True)
-class SideFacts:
-    """One side of a join; `table` is the node that it is, `sql` the query that it is."""
-
-    title: str
-    table: str | None
-    sql: tuple[str, ...]
-    facts: tuple[Fact, ...]
+# Of one side of a join: its title, the node that it is, the lines of its query, and facts.
+SideFacts = tuple[str, str | None, list[str], list[Fact]]
 
 
 def join_facts(report: JoinReport, origins: Origins = NO_ORIGINS) -> list[Fact]:
@@ -174,83 +167,34 @@ def _side(title: str, side: KnnSide, made: tuple[InputRecord, int] | None) -> Si
         facts.append(("Rows", count(made[1])))
         if made[0].fragments:
             facts.append(("Fragments", count(made[0].fragments)))
-    sql = tuple(side.sql.strip().splitlines()) if side.sql else ()
-    return SideFacts(title, side.table, sql, tuple(facts))
+    sql = side.sql.strip().splitlines() if side.sql else []
+    return title, side.table, sql, facts
 
 
-_LONGEST_BOUND = 32
 # The statistics that a page gives cells of their own.
-_CELLS = ("minimum", "maximum", "nulls", "distinct", "average_length", "maximum_length")
+CELLS = ("minimum", "maximum", "nulls", "distinct", "average_length", "maximum_length")
 _DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRow:
-    """A column with statistics; `type` is Spark's.
-
-    `null_share` is of all rows, None where it is not known.
-    `minimum` and `maximum` are short, `full_minimum` and `full_maximum` as they are published.
-    `others` are the statistics without a cell of their own, by label.
-    """
-
-    name: str
-    type: str
-    minimum: str
-    maximum: str
-    full_minimum: str | None
-    full_maximum: str | None
-    nulls: str
-    null_share: float | None
-    null_words: str
-    distinct: str
-    lengths: str
-    others: Mapping[str, str]
-    distribution: Distribution | None
+def column_texts(column: PublishedColumn) -> dict[str, str]:
+    """Return the statistics of a column in words, by their names."""
+    return {statistic.name: statistic.text(value) or NOTHING for statistic, value in column.items()}
 
 
-def column_rows(report: TableReport) -> tuple[ColumnRow, ...]:
-    """The columns that have statistics, in the order of the schema."""
-    status = report.status
-    if status is None:
-        return ()
-    return tuple(
-        _row(
-            name, status.types.get(name, NOTHING), column, status.rows, report.histograms.get(name)
-        )
-        for name, column in status.columns.items()
-    )
+def null_share(column: PublishedColumn, rows: int) -> float | None:
+    """Return the share of null in all rows, None where it is not known."""
+    return None if column.nulls is None or not rows else min(1.0, column.nulls / rows)
 
 
-def _row(
-    name: str, type: str, column: PublishedColumn, rows: int, histogram: Histogram | None
-) -> ColumnRow:
-    texts = {
-        statistic.name: statistic.text(value) or NOTHING for statistic, value in column.items()
+def distributions(report: TableReport) -> dict[str, Distribution]:
+    """Return the distributions of columns with statistics, as far as they can be drawn."""
+    columns = report.status.columns if report.status else {}
+    drawn = {
+        name: distribution(histogram, _kind(columns[name].minimum))
+        for name, histogram in report.histograms.items()
+        if name in columns
     }
-    null_share = None if column.nulls is None or not rows else min(1.0, column.nulls / rows)
-    return ColumnRow(
-        name,
-        type,
-        shorten(texts["minimum"], _LONGEST_BOUND),
-        shorten(texts["maximum"], _LONGEST_BOUND),
-        column.minimum,
-        column.maximum,
-        texts["nulls"],
-        null_share,
-        share(null_share) if null_share else "",
-        texts["distinct"],
-        _lengths(texts["average_length"], texts["maximum_length"]),
-        {
-            statistic.label: texts[statistic.name]
-            for statistic in STATISTICS
-            if statistic.name not in _CELLS
-        },
-        distribution(histogram, _kind(column.minimum)) if histogram else None,
-    )
-
-
-def _lengths(average: str, longest: str) -> str:
-    return average if average == longest else f"{average} / {longest}"
+    return {name: shape for name, shape in drawn.items() if shape is not None}
 
 
 def _kind(bound: str | None) -> str:
@@ -278,3 +222,10 @@ def selection_words(columns: ColumnSelection) -> str:
 
 def _names(patterns: Iterable[ColumnPattern]) -> str:
     return ", ".join(pattern.text for pattern in patterns)
+
+
+def freshness_words(report: TableReport) -> str:
+    """Return when rows last changed, as far as it is known."""
+    if report.changed_at is None:
+        return NOTHING
+    return Markup("rows changed {}").format(ago(report.changed_at))

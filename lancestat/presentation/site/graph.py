@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from lancestat.presentation.site.text import shorten
 from lancestat.report.values import NodeReport, ProjectReport
 
 _SWEEPS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class LayerPosition:
-    """A node's column, from 0 for those that read nothing, and its row in it."""
+def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[int, float]]:
+    """Return each node's column, right of those of all that it reads, and its row in it.
 
-    column: int
-    row: float
-
-
-def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, LayerPosition]:
-    """Put each node to the right of all that it reads; `reads` must be free of cycles.
-
+    `reads` must be free of cycles.
     Source: the layers are longest paths, and their order is by barycentres, as in Sugiyama, Tagawa
     and Toda, "Methods for Visual Understanding of Hierarchical System Structures" (1981).
     """
@@ -41,7 +32,7 @@ def arrange(reads: Mapping[str, Sequence[str]]) -> Mapping[str, LayerPosition]:
     _order(layers, known)
     tallest = max(map(len, layers), default=0)
     return {
-        name: LayerPosition(column, row + (tallest - len(layer)) / 2)
+        name: (column, row + (tallest - len(layer)) / 2)
         for column, layer in enumerate(layers)
         for row, name in enumerate(layer)
     }
@@ -83,62 +74,37 @@ def _order(layers: Sequence[list[str]], neighbours: Mapping[str, Sequence[str]])
         rows.update({name: row / span for row, name in enumerate(layer)})
 
 
-_WIDTH, _HEIGHT = 208, 30
+WIDTH, HEIGHT = 208, 30
 _COLUMN, _ROW = 288, 42
 _MARGIN = 12
-_LONGEST = 26
+
+# A node with the upper left corner of its box.
+Box = tuple[NodeReport, float, float]
+# The node that is read, the one that reads it, and a curve between them.
+Edge = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnNode:
-    """A box; `x` and `y` are of its upper left corner."""
+def draw(report: ProjectReport) -> tuple[list[Box], list[Edge], float, float]:
+    """Return the boxes and edges of all nodes that read or are read, their width and height.
 
-    name: str
-    label: str
-    kind: str
-    health: str
-    x: float
-    y: float
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnEdge:
-    """A curve from the node that is read to the one that reads it."""
-
-    start: str
-    end: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """All nodes that read or are read, in a box of `width` by `height`."""
-
-    nodes: tuple[DrawnNode, ...]
-    edges: tuple[DrawnEdge, ...]
-    width: float
-    height: float
-    box_width: int = _WIDTH
-    box_height: int = _HEIGHT
-
-
-def draw(report: ProjectReport) -> Drawing:
-    """Lay each connected part out by itself, the largest first, one below the other."""
+    Each connected part is laid out by itself, the largest first, one below the other.
+    """
     nodes = {node.spec.name: node for node in report.nodes}
-    drawn: list[DrawnNode] = []
-    edges: list[DrawnEdge] = []
+    drawn: dict[str, Box] = {}
+    edges: list[Edge] = []
     top = float(_MARGIN)
     for part in _parts(nodes, report.reads):
-        boxes, bottom = _boxes(part, nodes, top)
-        drawn += boxes.values()
+        places = arrange(part)
+        for name, (column, row) in places.items():
+            drawn[name] = nodes[name], _MARGIN + column * _COLUMN, top + row * _ROW
         edges += [
-            DrawnEdge(read, name, _curve(boxes[read], boxes[name]))
+            (read, name, _curve(drawn[read], drawn[name]))
             for name, inputs in part.items()
             for read in inputs
         ]
-        top = bottom + _ROW / 2
-    width = max((node.x + _WIDTH for node in drawn), default=0) + _MARGIN
-    return Drawing(tuple(drawn), tuple(edges), width, top)
+        top = max(drawn[name][2] for name in places) + _ROW + _ROW / 2
+    width = max((x + WIDTH for _, x, _ in drawn.values()), default=0) + _MARGIN
+    return [*drawn.values()], edges, width, top
 
 
 def _parts(
@@ -166,25 +132,8 @@ def _parts(
     return sorted(parts, key=len, reverse=True)
 
 
-def _boxes(
-    part: Mapping[str, Sequence[str]], nodes: Mapping[str, NodeReport], top: float
-) -> tuple[dict[str, DrawnNode], float]:
-    boxes = {}
-    for name, position in arrange(part).items():
-        report = nodes[name]
-        boxes[name] = DrawnNode(
-            name,
-            shorten(name, _LONGEST),
-            report.spec.kind.value,
-            report.health.value,
-            _MARGIN + position.column * _COLUMN,
-            top + position.row * _ROW,
-        )
-    return boxes, max(box.y for box in boxes.values()) + _ROW
-
-
-def _curve(start: DrawnNode, end: DrawnNode) -> str:
-    x0, y0 = start.x + _WIDTH, start.y + _HEIGHT / 2
-    x1, y1 = end.x, end.y + _HEIGHT / 2
+def _curve(start: Box, end: Box) -> str:
+    x0, y0 = start[1] + WIDTH, start[2] + HEIGHT / 2
+    x1, y1 = end[1], end[2] + HEIGHT / 2
     bend = min(60.0, abs(x1 - x0) / 2)
     return f"M{x0:g} {y0:g}C{x0 + bend:g} {y0:g} {x1 - bend:g} {y1:g} {x1:g} {y1:g}"

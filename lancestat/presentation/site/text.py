@@ -1,21 +1,28 @@
-"""Makes strings of specs and manifests safe for pages."""
+"""Texts on pages: strings made safe, moments, and the YAML that declares nodes."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from lancestat import formats
-from lancestat.errors import error_class
+from lancestat.errors import Location, SpecError, error_class
 from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, redact_line
 from lancestat.report.tables import TableReport
-from lancestat.report.values import Health, NodeReport
+from lancestat.report.values import NodeReport
+from lancestat.spec.document import MAX_BYTES
+from lancestat.spec.files import Folder
+
+if TYPE_CHECKING:
+    import yaml
 
 # Longer than any text that is shown; patterns of secrets would take long over a megabyte.
 _LONGEST_READ = 2000
@@ -154,13 +161,6 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-HEALTH = {
-    Health.OK: "within policy",
-    Health.WARN: "needs attention",
-    Health.ERROR: "has an error",
-}
-
-
 _PLAIN = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 _OTHER = re.compile(r"[^a-z0-9_]+")
 _LIKE_HASHED = re.compile(r".*-[0-9a-f]{12}")
@@ -191,3 +191,77 @@ def addresses(nodes: Iterable[NodeReport]) -> Mapping[str, str]:
 
 def _folder(node: NodeReport) -> str:
     return "tables" if isinstance(node, TableReport) else "joins"
+
+
+# Of a file: its lines, and the ends of the items of its lists by the positions of their names.
+_Mark = tuple[int, int]
+_File = tuple[list[str], dict[_Mark, tuple[_Mark, _Mark]]]
+
+
+class Sources:
+    """The YAML that declares nodes, as it is written, in spec files that are read once each."""
+
+    def __init__(self, root: Path) -> None:
+        """Read the files of the project at `root`."""
+        self._root = root
+        self._files: dict[str, _File | None] = {}
+
+    def of(self, location: Location) -> list[str] | None:
+        """The lines of the item that is named at a location.
+
+        None where they cannot be read, or are no longer what was loaded.
+        """
+        if location.file not in self._files:
+            self._files[location.file] = _read(self._root, location.file)
+        lines, items = self._files[location.file] or ([], {})
+        span = items.get((location.line - 1, location.column - 1))
+        if span is None:
+            return None
+        (first, column), end = span
+        lines = lines[first : end[0] + (end[1] > 0)]
+        # A block ends where the next one begins: at the start of its line, or within its indent.
+        while len(lines) > 1 and (not lines[-1].strip() or _is_past(lines[-1], column)):
+            lines.pop()
+        return textwrap.dedent("\n".join(lines)).split("\n")
+
+
+def _is_past(line: str, column: int) -> bool:
+    indent = len(line) - len(line.lstrip())
+    return indent < column and not line.lstrip().startswith(("}", "]"))
+
+
+def _read(folder: Path, name: str) -> _File | None:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        content = Folder(folder).read(name)
+        if len(content) > MAX_BYTES:
+            return None
+        text = content.decode("utf-8-sig")
+        root = yaml.compose(text, Loader=loader)
+    except (OSError, SpecError, ValueError, RecursionError, yaml.YAMLError):
+        return None
+    return text.splitlines(), dict(_items(root))
+
+
+def _items(root: yaml.Node | None) -> Iterator[tuple[_Mark, tuple[_Mark, _Mark]]]:
+    """Yield the items of the lists in a spec file, by the positions of what names them."""
+    import yaml
+
+    if not isinstance(root, yaml.MappingNode):
+        return
+    for _, items in root.value:
+        if not isinstance(items, yaml.SequenceNode):
+            continue
+        for item in items.value:
+            if not isinstance(item, yaml.MappingNode):
+                continue
+            for key, value in item.value:
+                # A source is named by what it is of.
+                if key.value in ("name", "catalog", "uri"):
+                    yield _mark(value.start_mark), (_mark(item.start_mark), _mark(item.end_mark))
+
+
+def _mark(mark: yaml.Mark) -> _Mark:
+    return mark.line, mark.column

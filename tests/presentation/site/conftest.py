@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.presentation.site.build import build_site
+from lancestat.presentation.site.pages import build_site
 from lancestat.report.values import ProjectReport
 from tests.presentation.site.poison import poisoned
 from tests.presentation.site.reports import project, spec_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from lancestat.presentation.site.build import build_site
+from lancestat.presentation.site.pages import build_site
 from lancestat.report.tables import TableReport
 from lancestat.tables.wire import PublishedColumn
 from tests.examples import sample

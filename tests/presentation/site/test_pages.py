@@ -209,12 +209,6 @@ def test_the_overview_begins_with_the_worst_problems(build: Build) -> None:
     assert "1.2 s, read 1 of 17 fragments, 88,000 rows" in page
 
 
-def test_the_overview_gives_the_reasons_of_skipped_nodes(build: Build) -> None:
-    idle = table_run(action="skip", reasons=("policy_accepts",), fragments_scanned=0)
-    page = page_of(build(project(table_report(runs=(idle,)))), "index.html").text
-    assert "Left alone by their last run 1 node: policy accepts" in page
-
-
 def test_pages_show_what_past_runs_did_to_nodes_that_are_no_longer_declared(build: Build) -> None:
     former = table_run("dropped", status=Status.ERROR, message="it broke", code="LS511")
     report = project(table_report(runs=(table_run(),)))
@@ -234,23 +228,53 @@ def test_the_overview_names_tables_that_sources_no_longer_have(build: Build) -> 
     assert "Gone" not in page_of(build(unknown), "index.html").text
 
 
-def test_an_empty_project_has_pages_too(build: Build) -> None:
-    site = pages(build(ProjectReport("shop", "prod", NOW, (), {})))
-    assert "No tables are declared." in site["index.html"].text
-    assert "Nothing has been run yet" in site["runs.html"].text
-    assert "No node reads another." in site["graph.html"].text
+SPELLED = table(
+    policy=Policy(None, None, True, Refresh.WHEN_STALE),
+    publish=Publish.NONE,
+    freshness=Freshness(timedelta(hours=12), timedelta(hours=24)),
+)
+IDLE = table_run(action="skip", reasons=("policy_accepts",), fragments_scanned=0)
+NEVER = join_report(health=Health.ERROR, verdict="absent", reasons=("new",), record=None, runs=())
+EMPTY = ProjectReport("shop", "prod", NOW, (), {})
+NO_CODE = "LS999 is no code of ours, and LS2013 is none."
 
 
-def test_a_table_page_spells_policy_freshness_and_publication(build: Build) -> None:
-    spec = table(
-        policy=Policy(None, None, True, Refresh.WHEN_STALE),
-        publish=Publish.NONE,
-        freshness=Freshness(timedelta(hours=12), timedelta(hours=24)),
-    )
-    page = page_of(build(project(table_report(spec=spec))), "tables/orders.html").text
-    assert "Policy any staleness; refreshed when readers would refuse" in page
-    assert "Published to the state only" in page
-    assert "rows changed 2026-03-14 07:30 UTC ; warning after 12 h, error after 1 d" in page
+@pytest.mark.parametrize(
+    ("report", "page", "texts"),
+    [
+        (EMPTY, "index", ("No tables are declared.",)),
+        (EMPTY, "runs", ("Nothing has been run yet",)),
+        (EMPTY, "graph", ("No node reads another.",)),
+        (
+            project(table_report(runs=(IDLE,))),
+            "index",
+            ("Left alone by their last run 1 node: policy accepts",),
+        ),
+        (
+            project(table_report(spec=SPELLED)),
+            "tables/orders",
+            (
+                "Policy any staleness; refreshed when readers would refuse",
+                "Published to the state only",
+                "rows changed 2026-03-14 07:30 UTC ; warning after 12 h, error after 1 d",
+            ),
+        ),
+        (
+            project(NEVER),
+            "joins/similar_parts",
+            ("Result absent: new", "No run has looked at it yet."),
+        ),
+        (project(table_report(problems=(NO_CODE,))), "tables/orders", (NO_CODE,)),
+    ],
+    ids=["tables", "runs", "graph", "idle", "spelled", "never", "codes"],
+)
+def test_what_pages_say(
+    report: ProjectReport, page: str, texts: tuple[str, ...], build: Build
+) -> None:
+    site = build(report)
+    shown = page_of(site, f"{page}.html").text
+    assert [text for text in texts if text not in shown] == []
+    assert not (site / "errors.html").exists()
 
 
 def test_columns_have_their_types(build: Build) -> None:
@@ -286,13 +310,6 @@ def test_a_failure_in_the_past_has_its_hint_and_a_link(build: Build) -> None:
     assert "Hint: look there" in page.text
     assert "errors.html#LS513" in page_of(site, "index.html").values("href")
     assert "LS513" in page_of(site, "errors.html").values("id")
-
-
-def test_no_page_explains_errors_where_there_are_none(build: Build) -> None:
-    problem = "LS999 is no code of ours, and LS2013 is none."
-    site = build(project(table_report(problems=(problem,))))
-    assert not (site / "errors.html").exists()
-    assert problem in page_of(site, ORDERS).text
 
 
 def test_a_table_of_a_source_names_the_source_and_shows_its_declaration(
@@ -341,12 +358,3 @@ def test_the_data_of_charts_is_in_the_page(build: Build) -> None:
     assert history["fragments"] == [14, 15, 16, 17]
     assert history["scanned"] == [14, 1, 0, 1]
     assert history["versions"] == [15, 16, 17, 18]
-
-
-def test_a_join_that_never_ran_has_its_own_message(build: Build) -> None:
-    report = join_report(
-        health=Health.ERROR, verdict="absent", reasons=("new",), record=None, runs=()
-    )
-    page = page_of(build(project(report)), "joins/similar_parts.html").text
-    assert "Result absent: new" in page
-    assert "No run has looked at it yet." in page

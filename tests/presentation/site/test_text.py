@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import re
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lancestat.errors import Location
 from lancestat.presentation.site import text as page_text
-from lancestat.presentation.site.text import PageSanitizer, shorten
+from lancestat.presentation.site.text import PageSanitizer, Sources, addresses, shorten, slug
 from lancestat.redact import KnownValue, Redactor, redact_line
+from lancestat.spec.load import load_project
+from tests.presentation.site.reports import join_report, table_report
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -77,3 +82,106 @@ def test_patterns_of_secrets_see_the_beginning_of_a_long_text_only(
 def test_shortened_text_ends_in_an_ellipsis() -> None:
     assert shorten("abcdef", 6) == "abcdef"
     assert shorten("abcdefg", 6) == "abcde\u2026"
+
+
+@pytest.mark.parametrize("name", ["orders", "line_item", "orders-2024", "a", "0"])
+def test_a_plain_name_is_its_own_address(name: str) -> None:
+    assert slug(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Orders",
+        "..",
+        "../../etc/passwd",
+        "a/b",
+        "a\\b",
+        "CON",
+        "con",
+        "com1",
+        "nul",
+        "-",
+        "",
+        " ",
+        "straße",
+        "表",
+        "a" * 5000,
+        "a.b",
+        "a\0b",
+        "\ud800",
+        "<script>",
+        "orders-",
+        "x:y",
+    ],
+)
+def test_any_other_name_gets_a_file_name_that_every_system_takes(name: str) -> None:
+    made = slug(name)
+    assert re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,79}", made)
+    assert made != name
+    assert made.partition(".")[0] not in {"con", "nul", "com1"}
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.text(max_size=80), unique=True, min_size=2, max_size=20))
+def test_different_names_have_different_addresses_ignoring_case(names: list[str]) -> None:
+    assert len({slug(name).lower() for name in names}) == len(names)
+
+
+def test_a_name_like_the_address_of_another_has_its_own_address() -> None:
+    taken = slug("Orders")
+    assert slug(taken) != taken
+
+
+def test_tables_and_joins_have_their_own_folders() -> None:
+    paths = addresses([table_report("orders"), join_report("similar")])
+    assert paths == {"orders": "tables/orders.html", "similar": "joins/similar.html"}
+
+
+def test_lines_are_those_of_the_item_alone(root: Path) -> None:
+    sources = Sources(root)
+    assert sources.of(Location("specs/shop.yml", 2, 11)) == [
+        "- name: orders",
+        "  uri: \"{{ var('warehouse') }}/orders.lance\"",
+        "  # Kept for ten years.",
+        "  policy: tolerant",
+    ]
+    join = sources.of(Location("specs/shop.yml", 8, 11))
+    assert join is not None
+    assert join[-1] == "  k: 10"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "tables: [{name: a, uri: x}, {name: b, uri: y}]",
+            ["tables: [{name: a, uri: x}, {name: b, uri: y}]"],
+        ),
+        ("tables:\n- uri: x\n  name: a\n\n\n- name: b\n  uri: y\n", ["- uri: x", "  name: a"]),
+        ("tables:\n  - {name: a,\n     uri: x\n    }\n", ["- {name: a,", "   uri: x", "  }"]),
+        (
+            "tables:\n  - name: a\n    uri: x\n    description: |\n      One.\n\n      Two.\n",
+            ["- name: a", "  uri: x", "  description: |", "    One.", "", "    Two."],
+        ),
+    ],
+)
+def test_items_are_found_in_every_spelling(text: str, lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "t.yml").write_text(text, encoding="utf-8")
+    (tmp_path / "lancestat_project.yml").write_text(
+        "name: p\ndefault_target: d\ntargets: {d: {state: s}}\n", encoding="utf-8"
+    )
+    node = load_project(tmp_path).nodes[0]
+    assert Sources(tmp_path).of(node.location) == lines
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"\xff\xfe", b"tables: [", b"", b"- a", b"tables: {a: b}"]
+)
+def test_a_file_that_changed_since_it_was_loaded_has_no_lines(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "t.yml").write_bytes(content)
+    assert Sources(tmp_path).of(Location("t.yml", 1, 1)) is None

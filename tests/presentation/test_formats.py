@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
-from lancestat.presentation.registry import FORMATS
+from lancestat.presentation.views import FORMATS
 
 SPECS = "tables: [{name: orders, uri: orders.lance}, {name: part, uri: part.lance}]\n"
 

@@ -21,7 +21,7 @@ def test_keys_distances_and_filters_are_shown() -> None:
         "10 nearest within 0.3 by cosine, inner join, without the row itself, each pair once"
     )
     assert facts["Keys"] == "tenant, shop_id = store_id"
-    sides = [dict(side.facts) for side in side_facts(report)]
+    sides = [dict(facts) for *_, facts in side_facts(report)]
     assert sides[0]["Where"] == "lang = 'en'"
     assert "Where" not in sides[1]
 
