@@ -29,7 +29,6 @@ from lancestat.presentation.text_sql import (
     scan_summary,
 )
 from lancestat.review.values import NodeDiff, PropertyChange
-from lancestat.runs.actions import gone_words
 
 FORMAT: views.Format[Markup] = views.Format(print, is_for_people=True, is_published=True)
 
@@ -173,7 +172,10 @@ def _run(view: views.RunView, page: views.Page) -> Markup:
     return html.output(
         html.paragraph(_titled(html, what, result.project, result.target)),
         html.table(rows, head=head, right={4}, named=1) if rows else Markup(""),
-        *map(html.paragraph, filter(None, (*words.run_totals(result), gone_words(result.sources)))),
+        *map(
+            html.paragraph,
+            filter(None, (*words.run_totals(result), words.gone_words(result.sources))),
+        ),
     )
 
 

@@ -10,11 +10,11 @@ from lancestat.presentation import views, words
 from lancestat.presentation.terminal import CONSOLE, cell_width, paint, table, wrapped
 from lancestat.presentation.text_sql import explanation_lines, query_lines
 from lancestat.redact import redact_line
-from lancestat.runs.actions import Action, gone_words, table_figures
 
 if TYPE_CHECKING:
     from lancestat.report.values import NodeReport
     from lancestat.review.values import Diff, NodeDiff, PropertyChange
+    from lancestat.runs.actions import Action
     from lancestat.runs.result import NodeResult
     from lancestat.tables.wire import PublishedColumn
 
@@ -113,6 +113,8 @@ def _cells(action: Action) -> tuple[str, ...]:
 
 
 def _below_action(action: Action, page: views.Page) -> list[str]:
+    from lancestat.runs.actions import table_figures
+
     if action.error is not None:
         return indented(action.error.text(), page)
     if action.verb == "skip" and not page.verbose:
@@ -132,7 +134,7 @@ def _below_action(action: Action, page: views.Page) -> list[str]:
 
 @FORMAT.renders(views.RunView)
 def _run(view: views.RunView, page: views.Page) -> list[str]:
-    result, gone = view.result, gone_words(view.result.sources)
+    result, gone = view.result, words.gone_words(view.result.sources)
     is_retry = result.command == "retry"
     if not result.nodes:
         return ["Nothing to retry." if is_retry else "No nodes selected.", *_gone(gone, page)]

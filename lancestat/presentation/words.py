@@ -1,4 +1,7 @@
-"""What several formats say of plans, runs, nodes and diffs, in the same words."""
+"""What several formats say of plans, runs, nodes and diffs, in the same words.
+
+`lancestat list` loads this, and no plan: functions import what makes plans.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,10 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import MOST_NAMED, count, duration, large, named, size
 from lancestat.presentation.terminal import paint
-from lancestat.runs.actions import (
-    Action,
-    Plan,
-    SourceFindings,
-    gone_words,
-    is_pending,
-    own_figures,
-    table_figures,
-)
 
 if TYPE_CHECKING:
     from lancestat.review.values import Diff, NodeDiff, PropertyChange
+    from lancestat.runs.actions import Action, Plan, SourceFindings
     from lancestat.runs.result import NodeResult, RunResult
 
 # Of what is done with a node, in the order in which a summary counts them.
@@ -55,6 +50,8 @@ def status_columns(nodes: Sequence[Mapping[str, str]]) -> list[tuple[str, str, s
 
 def pending(plan: Plan) -> int:
     """Return how many nodes a run would do something with."""
+    from lancestat.runs.actions import is_pending
+
     return sum(map(is_pending, plan.actions))
 
 
@@ -83,6 +80,8 @@ def stage_lines(action: Action) -> list[str]:
 
 def plan_total(plan: Plan) -> str:
     """Return what a run would read and compare in all, and how long that takes."""
+    from lancestat.runs.actions import is_pending, own_figures, table_figures
+
     figures = [table for table in map(table_figures, plan.actions) if table is not None]
     scanned, sentences = sum(table.fragments_scanned for table in figures), []
     joins = [own for own in map(own_figures, filter(is_pending, plan.actions)) if own is not None]
@@ -102,6 +101,8 @@ def plan_total(plan: Plan) -> str:
 
 def estimated_seconds(plan: Plan) -> float | None:
     """Return the estimated time of a plan that only runs joins, None where it is not known."""
+    from lancestat.runs.actions import table_figures
+
     tables = [figures for figures in map(table_figures, plan.actions) if figures is not None]
     reads_tables = any(figures.fragments_scanned for figures in tables)
     joins, start = plan.join_seconds, plan.spark_start_seconds
@@ -127,8 +128,17 @@ def plan_verdict(plan: Plan) -> str:
         return plan_total(plan)
     if is_blocked(plan):
         return "Nothing else to do."
+    from lancestat.runs.actions import own_figures
+
     what = "everything is" if any(map(own_figures, plan.actions)) else "all statistics are"
     return f"Nothing to do: {what} up to date."
+
+
+def gone_words(sources: SourceFindings | None) -> str:
+    """Return a sentence on the tables that are gone, empty where there are none or none known."""
+    from lancestat.runs import actions
+
+    return actions.gone_words(sources)
 
 
 def source_lines(sources: SourceFindings | None) -> Iterator[str]:
