@@ -335,29 +335,23 @@ def _format_float(number: float, *, single: bool) -> str | None:
         return None
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
-    shortest = _shortest_single(number) if single else _shortest_double(number)
+    shortest = _shortest(number, single=single)
     return None if shortest is None else _java_layout(shortest)
 
 
-def _shortest_double(number: float) -> Decimal:
-    shortest = Decimal(repr(number))
-    # Java always prints two digits, and then the nearest two: 4.9E-324 where Python prints 5e-324.
-    two_digits = f"{number:.1e}"
-    if len(shortest.normalize().as_tuple().digits) == 1 and float(two_digits) == number:
-        return Decimal(two_digits)
-    return shortest
-
-
-def _shortest_single(number: float) -> Decimal | None:
+def _shortest(number: float, *, single: bool) -> Decimal | None:
+    """Return the digits of a number that Java prints, None for a double that is no float."""
     import numpy as np
 
+    kind = np.float32 if single else np.float64
     with np.errstate(over="ignore"):
-        single = np.float32(number)
-    if float(single) != number:
+        stored = kind(number)
+    if float(stored) != number:
         return None
-    shortest = Decimal(np.format_float_scientific(single, unique=True, trim="0"))
+    shortest = Decimal(np.format_float_scientific(stored, unique=True, trim="0"))
+    # Java always prints two digits, and then the nearest two: 4.9E-324 where Python prints 5e-324.
     two_digits = f"{number:.1e}"
-    if len(shortest.normalize().as_tuple().digits) == 1 and np.float32(two_digits) == single:
+    if len(shortest.normalize().as_tuple().digits) == 1 and kind(two_digits) == stored:
         return Decimal(two_digits)
     return shortest
 

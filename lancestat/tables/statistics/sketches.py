@@ -136,13 +136,21 @@ def _listed_registers(payload: bytes) -> bytes:
     return bytes(registers)
 
 
-def _inflated_registers(payload: bytes) -> bytes:
+def _inflated(stored: bytes, most: int, what: str) -> bytes:
+    """Decompress up to so many bytes; raises ValueError on anything that is not all of it."""
     inflate = zlib.decompressobj()
     try:
-        registers = inflate.decompress(payload, REGISTERS + 1)
+        inflated = inflate.decompress(stored, most)
     except zlib.error as error:
-        raise ValueError(f"a sketch's registers do not decompress: {error}") from None
-    if len(registers) != REGISTERS or not inflate.eof or inflate.unused_data:
+        raise ValueError(f"{what} does not decompress: {error}") from None
+    if not inflate.eof or inflate.unused_data:
+        raise ValueError(f"{what} is cut, or larger than any that is made")
+    return inflated
+
+
+def _inflated_registers(payload: bytes) -> bytes:
+    registers = _inflated(payload, REGISTERS + 1, "a sketch's list of registers")
+    if len(registers) != REGISTERS:
         raise ValueError(f"a sketch has {len(registers)} registers, not {REGISTERS}")
     # Taking the sound ones out is thirty times as fast as looking for the largest.
     unsound = registers.translate(None, _RANKS)
@@ -192,13 +200,7 @@ class QuantileSketch:
     @classmethod
     def decode(cls, stored: bytes) -> QuantileSketch:
         """Invert `encode`; raises ValueError on anything else."""
-        inflate = zlib.decompressobj()
-        try:
-            serialized = inflate.decompress(stored, _LARGEST_STORED)
-        except zlib.error as error:
-            raise ValueError(f"a quantile sketch does not decompress: {error}") from None
-        if not inflate.eof or inflate.unused_data:
-            raise ValueError("a quantile sketch is cut, or larger than any that is made")
+        serialized = _inflated(stored, _LARGEST_STORED, "a quantile sketch")
         if not _is_sound(serialized):
             raise ValueError("a quantile sketch is malformed")
         return cls(serialized)
