@@ -71,12 +71,8 @@ class Carry:
     fields: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """The content of the analyzed columns before and after one step of a compaction."""
-
-    old: tuple[ColumnGroup, ...]
-    new: tuple[ColumnGroup, ...]
+# The content of the analyzed columns before and after one step of a compaction.
+Rewritten = tuple[tuple[ColumnGroup, ...], tuple[ColumnGroup, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +174,9 @@ def trace(rewrites: Sequence[Rewritten], index: PartialIndex) -> list[Carry]:
     """
     known = _Known(index)
     carries: list[Carry] = []
-    for step in rewrites:
-        new_of = _fingerprints_by_field(step.new)
-        for old, fields in _field_classes(_fingerprints_by_field(step.old)):
+    for before, after in rewrites:
+        new_of = _fingerprints_by_field(after)
+        for old, fields in _field_classes(_fingerprints_by_field(before)):
             for sources, covered in known.sources(old, fields):
                 by_new: dict[Fingerprints, set[str]] = {}
                 for key in covered:

@@ -213,7 +213,7 @@ def _rewrites(
         return mark(tuple(column_groups(replace(now, fragments=fragments), moved)))
 
     return tuple(
-        Rewritten(groups(rewrite.old, moved), groups(rewrite.new, moved))
+        (groups(rewrite.old, moved), groups(rewrite.new, moved))
         for rewrite in history.rewrites
         if (moved := [field for field in fields if field.id in rewrite.field_ids])
     )

@@ -50,55 +50,50 @@ def test_stored_content_is_reused_and_the_rest_is_missing() -> None:
     assert coverage.missing == ((group(1, "b"), frozenset(FIELDS[1:])),)
 
 
-def test_a_compaction_into_one_fragment_is_carried() -> None:
-    rewrite = Rewritten(old=(group(0, "a"), group(1, "b")), new=(group(9, "c"),))
-    coverage = cover([group(9, "c")], index({"a": FIELDS, "b": FIELDS}), [rewrite])
-    assert not coverage.missing
-    [carry] = coverage.carries
-    assert set(carry.sources) == {(fingerprint("a"),), (fingerprint("b"),)}
-    assert carry.new == (fingerprint("c"),)
+def content(names: str) -> tuple[bytes, ...]:
+    return tuple(map(fingerprint, names))
 
 
-def test_a_compaction_of_which_a_part_is_unknown_is_read() -> None:
-    rewrite = Rewritten(old=(group(0, "a"), group(1, "b")), new=(group(9, "c"),))
-    coverage = cover([group(9, "c")], index({"a": FIELDS}), [rewrite])
-    assert not coverage.carries
-    assert coverage.missing == ((group(9, "c"), frozenset(FIELDS)),)
+# A letter is a fragment's content: that of the table now, what is stored by itself and as sums,
+# compactions; and what is reused, carried over and missing.
+@pytest.mark.parametrize(
+    ("now", "singles", "sums", "rewrites", "reused", "carried", "missing"),
+    [
+        ("c", "ab", [], [("ab", "c")], [], [("ab", "c")], ""),
+        ("c", "a", [], [("ab", "c")], [], [], "c"),
+        ("e", "abd", [], [("ab", "c"), ("cd", "e")], [], [("abd", "e")], ""),
+        ("cd", "a", [], [("a", "cd")], [], [("a", "cd")], ""),
+        ("cx", "a", [], [("a", "cd")], [], [], "cx"),
+        ("cd", "", ["cd"], [], ["cd"], [], ""),
+        ("c", "", ["cd"], [], [], [], "c"),
+        ("cd", "c", ["cd"], [], ["c"], [], "d"),
+    ],
+    ids=[
+        *("a compaction is carried", "a part of it is unknown", "compactions in a row"),
+        *("several fragments together", "one of them has changed since"),
+        *("a sum is used", "but only whole", "and not twice with a member"),
+    ],
+)
+def test_known_content_is_reused_or_carried(
+    now: str,
+    singles: str,
+    sums: list[str],
+    rewrites: list[tuple[str, str]],
+    reused: list[str],
+    carried: list[tuple[str, str]],
+    missing: str,
+) -> None:
+    def groups(names: str) -> tuple[ColumnGroup, ...]:
+        return tuple(group(number, name) for number, name in enumerate(names))
 
-
-def test_compactions_in_a_row_are_followed() -> None:
-    first = Rewritten(old=(group(0, "a"), group(1, "b")), new=(group(9, "c"),))
-    second = Rewritten(old=(group(9, "c"), group(2, "d")), new=(group(10, "e"),))
-    coverage = cover(
-        [group(10, "e")], index({"a": FIELDS, "b": FIELDS, "d": FIELDS}), [first, second]
-    )
-    assert not coverage.missing
-    [carry] = coverage.carries
-    assert set(carry.sources) == {(fingerprint(name),) for name in "abd"}
-
-
-def test_several_new_fragments_are_known_only_together() -> None:
-    rewrite = Rewritten(old=(group(0, "a"),), new=(group(9, "c"), group(10, "d")))
-    stored = index({"a": FIELDS})
-    whole = cover([group(9, "c"), group(10, "d")], stored, [rewrite])
-    assert not whole.missing
-    assert set(whole.carries[0].new) == {fingerprint("c"), fingerprint("d")}
-    changed = cover([group(9, "c"), group(10, "d2")], stored, [rewrite])
-    assert {item[0].fragment_id for item in changed.missing} == {9, 10}
-
-
-def test_a_stored_group_is_used_only_whole() -> None:
-    key = (fingerprint("c"), fingerprint("d"))
-    whole = cover([group(9, "c"), group(10, "d")], index({}, key), [])
-    assert [item.fingerprints for item in whole.reuse] == [key]
-    assert cover([group(9, "c")], index({}, key), []).missing
-
-
-def test_a_group_of_which_a_member_was_read_since_is_not_counted_twice() -> None:
-    key = (fingerprint("c"), fingerprint("d"))
-    coverage = cover([group(9, "c"), group(10, "d")], index({"c": FIELDS}, key), [])
-    assert [item.fingerprints for item in coverage.reuse] == [(fingerprint("c"),)]
-    assert coverage.missing == ((group(10, "d"), frozenset(FIELDS)),)
+    stored = index(dict.fromkeys(singles, FIELDS), *map(content, sums))
+    steps = [(groups(old), groups(new)) for old, new in rewrites]
+    coverage = cover(groups(now), stored, steps)
+    assert [item.fingerprints for item in coverage.reuse] == [*map(content, reused)]
+    assert [({*carry.sources}, {*carry.new}) for carry in coverage.carries] == [
+        ({(source,) for source in content(old)}, {*content(new)}) for old, new in carried
+    ]
+    assert [item.fingerprint for item, _ in coverage.missing] == [*content(missing)]
 
 
 def test_equal_content_of_two_fragments_is_counted_twice() -> None:
@@ -110,7 +105,7 @@ def test_equal_content_of_two_fragments_is_counted_twice() -> None:
 
 def test_columns_in_separate_files_are_carried_into_one() -> None:
     old = (group(0, "a", *FIELDS[:2]), group(0, "x", FIELDS[2]), group(1, "b"))
-    rewrite = Rewritten(old=old, new=(group(9, "c"),))
+    rewrite = (old, (group(9, "c"),))
     stored = index({"a": FIELDS[:2], "x": FIELDS[2:], "b": FIELDS})
     coverage = cover([group(9, "c")], stored, [rewrite])
     assert not coverage.missing
@@ -134,9 +129,7 @@ class Simulation:
         for i, name in enumerate(new):
             self.fragments[name] = Counter(rows[i::pieces])
             self.truth[name] = self.fragments[name]
-        self.rewrites.append(
-            Rewritten(tuple(group(0, n) for n in names), tuple(group(0, n) for n in new))
-        )
+        self.rewrites.append((tuple(group(0, n) for n in names), tuple(group(0, n) for n in new)))
 
     def append(self) -> None:
         name = str(self.next)
