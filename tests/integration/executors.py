@@ -79,7 +79,7 @@ def main(table: str, bad: str, events: str) -> None:
 
 def scans(spark: SparkSession, target: Target, table: str, bad: str) -> dict[str, Any]:
     scanner = spark_scanner(target)
-    work = replace(whole_table(table), node="orders")
+    work = whole_table(table)
     columns = merged(work, scanned(work, scanner))
     try:
         scanned(whole_table(bad), scanner)
