@@ -89,7 +89,7 @@ def scanned(
 ) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
     """Return the results of one scan of a table."""
     scanner = scanner or spark_scanner(TARGET)
-    results = scanner.scan("table", work.table, work.scans)
+    results = scanner.scan("orders", work.table, work.scans)
     return [(scan, dict(partials)) for scan, partials in results]
 
 
