@@ -223,10 +223,10 @@ def _filter(filter_object: Mapping[str, Any], fields: Fields, depth: int) -> Fil
         case {"op": str(op), "column": column, "value": str(text)} if op in _TEXT_OPERATORS:
             return TextMatch(_name(column, fields), _TEXT_OPERATORS[op], text)
         case {"op": "in", "column": column, "type": type, "values": [*values]}:
-            name = _typed(column, type, fields)
-            return In(name, tuple(_literal(value, type) for value in values))
+            literals = tuple(_literal(value, type) for value in values)
+            return In(_name(column, fields, type), literals)
         case {"op": str(op), "column": column, "type": type, "value": value} if op in _OPERATORS:
-            name = _typed(column, type, fields)
+            name = _name(column, fields, type)
             return Comparison(name, _OPERATORS[op], _literal(value, type))
     raise _Unknown
 
@@ -239,14 +239,8 @@ def _chain(kind: type[And] | type[Or], parts: Sequence[Filter]) -> Filter:
     return parts[0]
 
 
-def _name(column: str, fields: Fields) -> str:
-    if column not in fields:
-        raise _Unknown
-    return column
-
-
-def _typed(column: str, type: str, fields: Fields) -> str:
-    if fields[_name(column, fields)].spark_type != type:
+def _name(column: str, fields: Fields, type: str | None = None) -> str:
+    if column not in fields or (type is not None and fields[column].spark_type != type):
         raise _Unknown
     return column
 
