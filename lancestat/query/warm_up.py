@@ -84,10 +84,6 @@ def _train(archive: Path, folder: Path) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_SECONDS)
-    _require_usable(archive, class_path)
-
-
-def _require_usable(archive: Path, class_path: str) -> None:
     options = [f"-XX:SharedArchiveFile={archive}", "-Xshare:on", "-XX:+VerifySharedSpaces"]
     subprocess.run([find_java().path, *options, "-cp", class_path, "-version"], check=True)
 
