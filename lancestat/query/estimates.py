@@ -484,17 +484,6 @@ def _partials(
     return partials
 
 
-_BITS = {
-    "tinyint": 8,
-    "smallint": 16,
-    "int": 32,
-    "bigint": 64,
-    "date": 32,
-    "timestamp": 64,
-    "timestamp_ntz": 64,
-}
-
-
 def _fits(partial: ColumnPartial, type: ColumnType) -> bool:
     low, high = partial.minimum, partial.maximum
     if not isinstance(low, int) or not isinstance(high, int) or type.kind is Kind.BOOLEAN:
@@ -504,7 +493,7 @@ def _fits(partial: ColumnPartial, type: ColumnType) -> bool:
         return bool(max(abs(low), abs(high)) < 10**digits)
     if type.kind is Kind.TIME:
         return bool(low >= 0 and high < DAY_MICROS)
-    end = 2 ** (_BITS[type.spark_type] - 1)
+    end = 1 << (8 * type.default_size - 1)
     return bool(-end <= low and high < end)
 
 
