@@ -84,8 +84,8 @@ def _train(archive: Path, folder: Path) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_SECONDS)
-    options = [f"-XX:SharedArchiveFile={archive}", "-Xshare:on", "-XX:+VerifySharedSpaces"]
-    subprocess.run([find_java().path, *options, "-cp", class_path, "-version"], check=True)
+    flags = [f"-XX:SharedArchiveFile={archive}", "-Xshare:on", "-XX:+VerifySharedSpaces"]
+    subprocess.run([find_java().path, *flags, "-cp", class_path, "-version"], check=True)
 
 
 if __name__ == "__main__":

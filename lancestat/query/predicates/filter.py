@@ -187,15 +187,11 @@ def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[F
     Args:
         objects: `{"op": "=", "column": "c", "type": "int", "value": "1"}`, op one of `=`, `<=>`,
             `<`, `<=`, `>`, `>=`; `in` with `values`; `isnull`, `isnotnull`; `startswith`,
-                `endswith` and
-            `contains` with `value`; `and`, `or` with a list of `operands`; `not` with `child`;
-                these
-            three nested at most `DEEPEST` times. `type` is the Spark catalog string of the column.
-                A
-            value is null or a string: numbers as Java prints them, a float as the equal double,
-            binary in hex, dates in days and timestamps in microseconds since 1970-01-01, those
-                without
-            zone as if they were UTC.
+            `endswith` and `contains` with `value`; `and`, `or` with a list of `operands`; `not`
+            with `child`; these three nested at most `DEEPEST` times. `type` is the Spark catalog
+            string of the column. A value is null or a string: numbers as Java prints them, a float
+            as the equal double, binary in hex, dates in days and timestamps in microseconds since
+            1970-01-01, those without zone as if they were UTC.
         fields: The columns of the table by name.
     """
     filters: list[Filter] = []

@@ -60,16 +60,10 @@ class _Inexact(Exception):  # noqa: N818 - no error: the filter stays with Spark
 def to_lance(filter: Filter, fields: Mapping[str, Field]) -> str | None:
     """Return a filter in Lance's SQL that is true for exactly the rows where Spark's is true.
 
-    Args:
-        filter: Literals have the Spark types of their columns.
-        fields: The columns of the table by name.
-
-    Returns:
-        A boolean expression, false or null for all other rows. None where there is no exact one:
-            for
-        types that Lance compares differently, literals that the column cannot hold exactly, and
-            filters
-        that are too large to be parsed for every fragment.
+    It is false or null for all other rows. `fields` are the columns of the table by name, and
+    literals have their Spark types. None where there is no exact one: for types that Lance compares
+    differently, literals that the column cannot hold exactly, and filters that are too large to be
+    parsed for every fragment.
     """
     if _size(filter) > _LITERALS:
         return None
