@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,7 @@ class Builder:
         return Table(**values, location=item.location)
 
     def knn_join(self, item: Item) -> KnnJoin:
-        self._check_mode(item)
-        self._check_distance(item)
-        self._check_output(item)
+        self._refuse(item, _join_objections(item))
         values = self._values(KnnJoin, item)
         if values["output_format"] == "table":
             values["output_format"] = "lance"
@@ -140,12 +138,7 @@ class Builder:
 
     def target(self, item: Item, name: str) -> Target:
         spark = item.value.get("spark", {})
-        if "remote" in spark and ("master" in spark or "spark.master" in spark.get("conf", {})):
-            message = "'remote' names a server, which has its own master: leave out one of them"
-            self.errors.append(item.error(WrongValue, message, "spark", "remote"))
-        if "remote" in spark and "package" in spark:
-            message = "'package' is not for servers, whose workers have their own modules"
-            self.errors.append(item.error(WrongValue, message, "spark", "package"))
+        self._refuse(item, _target_objections(spark))
         location = item.at("spark", "package") if "package" in spark else None
         return Target(name, **self._values(Target, item), package_location=location)
 
@@ -186,11 +179,8 @@ class Builder:
                 return tuple(parts) if is_ordered else frozenset(parts)
             case Settings():
                 return item.settings(*map(str, steps))
-            case Nested(resource=resource) if resource is KeyPair:
-                pair = self._values(KeyPair, item, *steps)
-                return (pair["left"], pair["right"])
             case Nested(resource=resource):
-                return self._nested(resource, item, *map(str, steps))
+                return self._nested(resource, item, *steps)
             case Either(shapes=shapes):
                 inner = next(candidate for candidate in shapes if _may_be(candidate, value))
                 return self._read(inner, item, *steps)
@@ -203,7 +193,11 @@ class Builder:
             self.errors.append(item.error(WrongValue, message, *steps))
             return None
 
-    def _nested(self, resource: type[Declared], item: Item, *steps: str) -> Any:
+    def _nested(self, resource: type[Declared], item: Item, *at: str | int) -> Any:
+        if resource is KeyPair:
+            pair = self._values(KeyPair, item, *at)
+            return pair["left"], pair["right"]
+        steps = [*map(str, at)]
         if resource is Policy:
             return self.policy(item, *steps)
         values = self._values(resource, item, *steps)
@@ -226,7 +220,7 @@ class Builder:
         if resource is StaleBounds:
             return StaleBounds(**values, templates=templates)
         if resource is Freshness:
-            self._check_freshness(item, *steps)
+            self._refuse(item, _freshness_objections(item, *steps))
             return Freshness(**values, templates=templates)
         raise AssertionError(f"{resource.__name__} is part of no other resource")
 
@@ -256,50 +250,9 @@ class Builder:
             hint = hint or f"declared: {', '.join(self.catalogs) or 'none'}"
             self.errors.append(item.error(UnknownReference, message, *steps, hint=hint))
 
-    def _check_freshness(self, item: Item, *steps: str) -> None:
-        value = _at(item.value, steps)
-        warn, error = value.get("warn_after"), value.get("error_after")
-        if warn is not None and error is not None and span(error) < span(warn):
-            message = (
-                f"'error_after' must not be shorter than 'warn_after', "
-                f"{item.quoted(warn, *steps, 'warn_after')}, "
-                f"found {item.quoted(error, *steps, 'error_after')}"
-            )
-            self.errors.append(item.error(WrongValue, message, *steps, "error_after"))
-
-    def _check_mode(self, item: Item) -> None:
-        is_approximate, approx = item.value.get("mode") == "approx", item.value.get("approx")
-        if approx and not is_approximate:
-            message = "'approx' needs 'mode: approx'"
-            self.errors.append(item.error(WrongValue, message, "approx"))
-        if is_approximate and not approx:
-            message = "'mode: approx' needs 'approx' with 'nprobes' or 'recall'"
-            hint = "approx: {recall: 0.95}"
-            self.errors.append(item.error(MissingKey, message, "mode", hint=hint))
-
-    def _check_distance(self, item: Item) -> None:
-        distance, metric = item.value.get("max_distance"), item.value.get("metric", "l2")
-        is_range = item.value["k"] == ALL
-        if is_range and distance is None:
-            message = "'k: all' needs a 'max_distance', within which all rows are neighbours"
-            self.errors.append(item.error(MissingKey, message, "k", hint="max_distance: 0.3"))
-        if not is_range and "max_pairs" in item.value:
-            message = "'max_pairs' needs 'k: all'"
-            self.errors.append(item.error(WrongValue, message, "max_pairs"))
-        if distance is None:
-            return
-        reason = distance_objection(float(distance), metric)
-        if reason is not None:
-            found = item.quoted(f"{distance:g}", "max_distance")
-            message = f"'max_distance' {reason}, found {found}"
-            self.errors.append(item.error(WrongValue, message, "max_distance"))
-
-    def _check_output(self, item: Item) -> None:
-        output = item.value["output"]
-        if "keep" in output and "parquet" in output:
-            message = "'keep' is for an output that is a 'lance' dataset or a 'table'"
-            hint = "Parquet has no versions: the result before the last one is kept, no other"
-            self.errors.append(item.error(WrongValue, message, "output", "keep", hint=hint))
+    def _refuse(self, item: Item, objections: Iterable[_Objection]) -> None:
+        for kind, message, hint, *steps in objections:
+            self.errors.append(item.error(kind, message, *steps, hint=hint))
 
     def _side(self, item: Item, values: Mapping[str, Any], *steps: str) -> KnnSide:
         self.errors.extend(_writing_errors(item, values, *steps))
@@ -345,6 +298,57 @@ class Builder:
         if error is not None:
             self.errors.append(error)
         return self.policies.values.get(policy) or Policy(policy)
+
+
+# The code, message and hint of what is wrong with keys that the schema accepts one by one, and the
+# steps to where that is.
+_Objection = tuple[Any, ...]
+
+
+def _target_objections(spark: Mapping[str, Any]) -> Iterator[_Objection]:
+    if "remote" in spark and ("master" in spark or "spark.master" in spark.get("conf", {})):
+        message = "'remote' names a server, which has its own master: leave out one of them"
+        yield WrongValue, message, None, "spark", "remote"
+    if "remote" in spark and "package" in spark:
+        message = "'package' is not for servers, whose workers have their own modules"
+        yield WrongValue, message, None, "spark", "package"
+
+
+def _freshness_objections(item: Item, *steps: str) -> Iterator[_Objection]:
+    value = _at(item.value, steps)
+    warn, error = value.get("warn_after"), value.get("error_after")
+    if warn is not None and error is not None and span(error) < span(warn):
+        message = (
+            f"'error_after' must not be shorter than 'warn_after', "
+            f"{item.quoted(warn, *steps, 'warn_after')}, "
+            f"found {item.quoted(error, *steps, 'error_after')}"
+        )
+        yield WrongValue, message, None, *steps, "error_after"
+
+
+def _join_objections(item: Item) -> Iterator[_Objection]:
+    value = item.value
+    is_approximate, approx = value.get("mode") == "approx", value.get("approx")
+    if approx and not is_approximate:
+        yield WrongValue, "'approx' needs 'mode: approx'", None, "approx"
+    if is_approximate and not approx:
+        message = "'mode: approx' needs 'approx' with 'nprobes' or 'recall'"
+        yield MissingKey, message, "approx: {recall: 0.95}", "mode"
+    distance, is_range = value.get("max_distance"), value["k"] == ALL
+    if is_range and distance is None:
+        message = "'k: all' needs a 'max_distance', within which all rows are neighbours"
+        yield MissingKey, message, "max_distance: 0.3", "k"
+    if not is_range and "max_pairs" in value:
+        yield WrongValue, "'max_pairs' needs 'k: all'", None, "max_pairs"
+    if distance is not None:
+        reason = distance_objection(float(distance), value.get("metric", "l2"))
+        if reason is not None:
+            found = item.quoted(f"{distance:g}", "max_distance")
+            yield WrongValue, f"'max_distance' {reason}, found {found}", None, "max_distance"
+    if "keep" in value["output"] and "parquet" in value["output"]:
+        message = "'keep' is for an output that is a 'lance' dataset or a 'table'"
+        hint = "Parquet has no versions: the result before the last one is kept, no other"
+        yield WrongValue, message, hint, "output", "keep"
 
 
 def _may_be(shape: Shape, value: object) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
+from operator import eq
 from pathlib import PurePosixPath
 
 from lancestat.arguments import check_selectors
@@ -273,60 +274,40 @@ class _Graph:
     def matched(self, core: str) -> set[str]:
         """Return the names of the nodes that fit a selector without signs."""
         method, colon, argument = core.partition(":")
-        if not colon:
-            name = composed(core)
-            if _is_pattern(name):
-                return self._where(lambda node: fnmatchcase(node.name, name))
-            return {name}.intersection(self.names)
-        match method:
-            case "kind":
-                _check_word(core, argument, [kind.value for kind in NodeKind])
-                return self._where(lambda node: node.kind.value == argument)
-            case "state":
-                _check_word(core, argument, STATES)
-                return self._by_state(argument)
-            case "tag":
-                return self._where(lambda node: composed(argument) in node.tags)
-            case "path":
-                return self._where(lambda node: _below(node.location.file, argument))
-            case "source":
-                return self._where(lambda node: _is_of_source(node, argument))
-        hint = did_you_mean(method, _METHODS)
-        valid = ", ".join(f"{known}:" for known in _METHODS)
-        raise InvalidSelector(f"unknown selector {quoted(core)}; methods are {valid}", hint=hint)
+        if colon and method not in _METHODS:
+            hint = did_you_mean(method, _METHODS)
+            valid = ", ".join(f"{known}:" for known in _METHODS)
+            message = f"unknown selector {quoted(core)}; methods are {valid}"
+            raise InvalidSelector(message, hint=hint)
+        if method == "state":
+            _check_word(core, argument, STATES)
+            return self._by_state(argument)
+        if method == "kind":
+            _check_word(core, argument, [kind.value for kind in NodeKind])
+        words_of, fits = _WORDS[method if colon else ""]
+        word = composed(argument if colon else core) if method != "path" else argument
+        return {node.name for node in self.spec.nodes if any(fits(w, word) for w in words_of(node))}
 
     def known(self, core: str) -> list[str] | None:
         """Return the selectors of its method that fit a node, None if one need not fit any."""
         method, colon, argument = core.partition(":")
         if not colon:
             return self.names
-        nodes = self.spec.nodes
-        match method:
-            case "tag":
-                words = sorted({tag for node in nodes for tag in node.tags})
-            case "path":
-                words = sorted({node.location.file for node in nodes})
-            # A source may have no tables, and before it was looked up it has none.
-            case "kind":
-                words = sorted({node.kind.value for node in nodes})
-                if argument == NodeKind.TABLE.value and self.spec.sources:
-                    return None
-            case "source":
-                words = [source.label for source in self.spec.sources]
-                if any(fnmatchcase(label, argument) for label in words):
-                    return None
-            case _:
-                return None
-        return [f"{method}:{word}" for word in words]
+        # A source may have no tables, and before it was looked up it has none.
+        labels = [source.label for source in self.spec.sources]
+        is_of_sources = bool(labels) and (method, argument) == ("kind", NodeKind.TABLE.value)
+        if method == "source":
+            is_of_sources = any(fnmatchcase(label, argument) for label in labels)
+        if method == "state" or is_of_sources:
+            return None
+        words = (word for node in self.spec.nodes for word in _WORDS[method][0](node))
+        return [f"{method}:{w}" for w in (labels if method == "source" else sorted({*words}))]
 
     def _by_state(self, word: str) -> set[str]:
         if self.states is None:
             raise InvalidSelector(f"selector 'state:{word}' cannot be used here")
         states = self.states()
-        return self._where(lambda node: states.get(node.name, "new") == word)
-
-    def _where(self, accepts: Callable[[Node], bool]) -> set[str]:
-        return {node.name for node in self.spec.nodes if accepts(node)}
+        return {name for name in self.names if states.get(name, "new") == word}
 
     def _readers(self) -> dict[str, tuple[str, ...]]:
         readers: dict[str, list[str]] = {}
@@ -347,10 +328,6 @@ class _Graph:
         return reached
 
 
-def _is_of_source(node: Node, argument: str) -> bool:
-    return isinstance(node, Table) and fnmatchcase(node.source or "", argument)
-
-
 def _check_word(core: str, word: str, valid: Sequence[str]) -> None:
     if word not in valid:
         raise InvalidSelector(
@@ -362,3 +339,13 @@ def _check_word(core: str, word: str, valid: Sequence[str]) -> None:
 def _below(file: str, argument: str) -> bool:
     path = PurePosixPath(argument).as_posix()
     return file == path or file.startswith(f"{path}/") or path == "." or fnmatchcase(file, path)
+
+
+# By method, the words of a node, and whether one of them fits the word of a selector.
+_WORDS: Mapping[str, tuple[Callable[[Node], Iterable[str]], Callable[[str, str], bool]]] = {
+    "": (lambda node: (node.name,), fnmatchcase),
+    "tag": (lambda node: node.tags, eq),
+    "path": (lambda node: (node.location.file,), _below),
+    "kind": (lambda node: (node.kind.value,), eq),
+    "source": (lambda n: (n.source or "",) if isinstance(n, Table) else (), fnmatchcase),
+}
