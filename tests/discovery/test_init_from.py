@@ -44,21 +44,18 @@ def test_a_folder_inside_of_the_project_is_named_relative_to_it(tmp_path: Path) 
     assert planned(tmp_path / "shop") == ["orders"]
 
 
-def test_a_project_over_a_directory_catalog(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["dir", "rest"])
+def test_a_project_over_a_catalog(tmp_path: Path, kind: str) -> None:
     write_catalog(tmp_path / "lake", "sales.orders", "top")
-    made = run("init", tmp_path / "shop", "--from", f"dir:{tmp_path / 'lake'}")
-    assert made.exit_code == 0, made.output
-    assert planned(tmp_path / "shop") == ["top", "sales_orders"]
-    assert "catalog: lake" in (tmp_path / "shop" / "specs" / "sources.yml").read_text()
-
-
-def test_a_project_over_a_rest_catalog(tmp_path: Path) -> None:
-    write_catalog(tmp_path / "served", "sales.orders")
-    backend = {"root": str(tmp_path / "served")}
+    backend = {"root": str(tmp_path / "lake")}
     with lance.namespace.RestAdapter("dir", backend, port=0) as server:
-        place = f"rest:http://127.0.0.1:{server.port}"
-        assert run("init", tmp_path / "shop", "--from", place).exit_code == 0
-        assert planned(tmp_path / "shop") == ["sales_orders"]
+        rest = f"rest:http://127.0.0.1:{server.port}"
+        place = rest if kind == "rest" else f"dir:{tmp_path / 'lake'}"
+        made = run("init", tmp_path / "shop", "--from", place)
+        assert made.exit_code == 0, made.output
+        assert planned(tmp_path / "shop") == ["top", "sales_orders"]
+    if kind == "dir":
+        assert "catalog: lake" in (tmp_path / "shop" / "specs" / "sources.yml").read_text()
 
 
 @pytest.mark.parametrize(
