@@ -382,12 +382,8 @@ def secret_values(storage_options: Mapping[str, str] | None) -> frozenset[str]:
 def redact_line(message: str, secrets: Iterable[str] = ()) -> str:
     """Return one line of at most 600 characters, without Rust source locations, without secrets.
 
-    Args:
-        message: The message of a library.
-        secrets: Values to mask wherever they stand, plain or percent-encoded.
-
-    Masked besides: user names and passwords in URIs, query parameters and headers that carry
-    tokens, and AWS access key ids. An XML error of an object store shrinks to its code and message.
+    Masked are `secrets`, plain or percent-encoded, user names and passwords in URIs, parameters and
+    headers that carry tokens, and AWS access key ids. An XML error shrinks to its code and message.
     """
     text = _RUST_PLACE.sub("", message)
     text = _XML_ERROR.sub(_xml_error_text, text)

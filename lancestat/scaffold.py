@@ -43,17 +43,12 @@ class Scaffold:
     tables: Mapping[str, Callable[[], pa.Table]] = field(default_factory=dict)
 
     def write(self, root: Path) -> list[str]:
-        """Write the project into a folder, which may hold other things, its project file last.
+        """Write the project into a folder, its project file last; return editor files that stay.
 
-        So a folder without a project file is not a project yet: what a killed process has left of
-        the same scaffold there is completed.
-
-        Returns:
-            The editor files that were there and stay as they are.
+        What a killed process has left of the same scaffold there is completed.
 
         Raises:
-            PlaceOccupied: There is a project already, or a file or table of the scaffold's names;
-                nothing was written.
+            PlaceOccupied: There is a project already, or something by one of the scaffold's names.
             NotWritten: The folder cannot be written to.
         """
         for name in (*self.files, *self.editor_files, *self.tables):

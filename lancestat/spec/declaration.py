@@ -60,8 +60,8 @@ T = TypeVar("T")
 def shape(kind: type[T]) -> type[T]:
     """Make a class of values that describe a key a dataclass, which is frozen for mypy alone.
 
-    Every command makes these classes when it starts. All that a dataclass can have besides its
-    `__init__` would take three times as long, and nothing compares or prints their values.
+    Every command makes these classes when it starts; a whole dataclass would take three times as
+    long.
     """
     return dataclass(eq=False, repr=False, slots=True, kw_only=True)(kind)
 
@@ -70,12 +70,9 @@ def shape(kind: type[T]) -> type[T]:
 class Shape:
     """The values that a key takes.
 
-    Attributes:
-        title: Completes the sentence "'key' must be ...".
-        description: For editors; beside a definition it is the definition's.
-        definition: The entry under `$defs` of the schema that keys with this shape share.
-        keywords: Those of JSON Schema about plain values.
-        read: What a plain value stands for, if not itself; ValueError completes "'key' ...".
+    `title` completes the sentence "'key' must be ...". Keys with one shape share a `definition`
+    under `$defs`, which has its `description`. `keywords` are JSON Schema's about plain values;
+    `read` returns what one stands for, or raises a ValueError that completes "'key' ...".
     """
 
     title: str = ""
@@ -149,21 +146,13 @@ class Chosen(Shape):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Key:
-    """A key of a resource.
+    """A key of a resource, at `path`, after the group's where it lies in one.
 
-    Attributes:
-        path: The key, after the group's where it lies in a group of its resource.
-        shape: The values that it takes.
-        about: One sentence for editors and docs/reference/yaml.md.
-        title: Used in place of the shape's.
-        role: Whether it belongs to digests and diffs.
-        is_required: Whether a mapping without it is refused, whatever default the class has.
-        label: What diffs and digests call it, if not by its path; "" leaves it away in diffs.
-        risk: The risk of a change that a diff compares.
-        warning: The sentence about the risk of a change from one value to another, None where it
-            has none. Without this function the review finds the risk by itself.
-        words: How people read the value, where that is not plain; a mapping is then one property.
-        unset: What a diff shows in place of None.
+    `title` is used in place of the shape's. `is_required` holds whatever default the class has.
+    `label` is what diffs and digests call it, if not by its path; diffs leave "" away. `warning`
+    is the sentence about the `risk` of a change from one value to another, None where it has none;
+    without it the review finds the risk by itself. `words` are how people read the value; a mapping
+    is then one property. `unset` is what a diff shows in place of None.
     """
 
     path: tuple[str, ...]
@@ -192,16 +181,9 @@ class Key:
 class Resource:
     """The constraints on a mapping as a whole, or on a group of keys in it.
 
-    Attributes:
-        title: Completes the sentence "... must be ...".
-        about: One sentence for editors and docs/reference/yaml.md.
-        noun: What messages call one.
-        definition: Its name under `$defs` of the schema, and as `lancestat schema` knows it.
-        is_filled: Whether an empty mapping is refused.
-        is_required: Of a group, whether the resource needs it.
-        one_of: Keys of which exactly one is to be there.
-        needs: For a key, those that must be there with it.
-        groups: Mappings inside, which the class does not have as objects of their own.
+    `title` completes the sentence "... must be ...", `noun` is what messages call one, `definition`
+    its name under `$defs` of the schema. Of the keys `one_of` exactly one is to be there, and with
+    a key those that it `needs`. `groups` are mappings inside, which the class has no objects of.
     """
 
     title: str

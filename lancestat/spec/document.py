@@ -124,10 +124,8 @@ _NOT_PRINTABLE = re.compile(
 class Document:
     """The plain values of one YAML file and where they were written.
 
-    `value` is made of dict, list, str, int, float, bool and None. `numbers` holds the text of
-    numbers as written, so that `1.10` differs from `1.1`. `errors` are those that leave the rest
-    of the file readable: of a key that is written twice the first is taken, and what is in
-    `unread` is None.
+    `numbers` holds the text of numbers as written, so that `1.10` differs from `1.1`. `errors`
+    leave the rest of the file readable: what is in `unread` is None.
     """
 
     file: str

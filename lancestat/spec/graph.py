@@ -153,14 +153,9 @@ def select(
 ) -> tuple[Node, ...]:
     """The selected nodes, in the order of the project; all of them when nothing is selected.
 
-    Whatever names something and finds nothing is an error, since a typo would otherwise select
-    nothing in silence: a name, pattern, tag, path, source or kind that fits no node, an
-    intersection that no node is in, and an exclusion that leaves nothing. In `exclude` alone
-    patterns and the like may fit nothing. A state is a condition: that no node is in it is not an
-    error, and neither is a source that has no tables.
-
-    Raises:
-        UsageError: for such a selector, or one that cannot be understood.
+    Whatever names something and finds nothing is a UsageError, since a typo would otherwise select
+    nothing in silence. States and sources may have no nodes, and so may what is excluded by
+    patterns, tags and paths.
     """
     check_selectors(select=select, exclude=exclude)
     graph = _Graph(spec, states)

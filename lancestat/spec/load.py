@@ -312,8 +312,7 @@ class _Header:
     def _var_origins(self, values: Iterable[str]) -> dict[str, Origin]:
         """The origins of the project's variables, of all their parts together.
 
-        A variable is its own origin where its name says that it is secret, and where the caller
-        gave its value, which is none of the project's and may well be made of the environment.
+        Secret variables, and those of the caller, which are none of the project's, are their own.
         """
         by_name: dict[str, dict[Variable, None]] = {}
         is_set: set[str] = set()

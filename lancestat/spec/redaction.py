@@ -178,9 +178,8 @@ def _is_harmless(line: str, redactor: Redactor) -> bool:
 def hidden_lines(lines: Sequence[str]) -> Iterator[int]:
     """Yield the indexes of lines that may hold secrets, by their keys, also in what is not YAML.
 
-    Such a key hides what follows up to a line that is indented like one before the key, no deeper
-    than the key, once brackets and quotes that open in between are closed; and the first line below
-    it in any case, if it has no value in its own.
+    A key hides what follows up to a line that is indented like one before it and no deeper, once
+    brackets and quotes are closed; and the first line below it, if it has no value in its own.
     """
     column: int | None = None
     indents: set[int] = set()

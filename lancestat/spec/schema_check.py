@@ -98,8 +98,7 @@ _Complaint = tuple[type[SpecError], str, str | int | None, str | None]
 class SchemaViolation:
     """A value that does not keep to a keyword; `expected` is what the schema gives the keyword.
 
-    One violation is enough for a topic at a path. Keywords about the parts of a mapping or a list
-    are topics of their own; the others share one, since they all describe the required value.
+    One violation is enough for a topic at a path: most keywords describe the required value.
     """
 
     path: KeyPath

@@ -177,10 +177,7 @@ class ColumnPattern:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """Include some columns, of some types, less some; `types` None means every analyzable type.
-
-    `is_shared` is set for the rule of a column set, whose patterns need not match in each table.
-    """
+    """Include some columns, of some types, less some; `types` None means every analyzable type."""
 
     include: tuple[ColumnPattern, ...]
     exclude: tuple[ColumnPattern, ...] = ()
@@ -446,11 +443,9 @@ class AvailableColumn:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedColumns:
-    """The selected columns in the order of the schema, and what was left out.
+    """The selected columns in the order of the schema, and what was left out, with the reasons.
 
-    `skipped` pairs a column that a pattern or `all` covers with the reason why it gets no
-    statistics. `warnings` and `notes` are remarks about the selection itself, of which the warnings
-    tell of columns that were asked for and are not there.
+    `warnings` tell of columns that were asked for and are not there, `notes` of the selection.
     """
 
     names: tuple[str, ...]
@@ -466,17 +461,10 @@ def resolve_columns(
     *,
     is_shared: bool = False,
 ) -> ResolvedColumns:
-    """The columns of `table` that `selection` names.
+    """The columns of `table` that `selection` names; SpecError where a name has no statistics.
 
-    Patterns follow `fnmatch` with case; a column whose very name is written is always matched. A
-    pattern that includes nothing is a warning, one that excludes nothing a note. A column set's
-    patterns may match nothing, and its `exclude` may name columns that this table does not have,
-    because sets are shared; a table's own may not. `is_shared` says that the whole selection is
-    that of several tables, as the defaults of a source are.
-
-    Raises:
-        SpecError: when a name is not in the schema, or names a column that cannot be analyzed or
-            stored; located where it was written.
+    Patterns follow `fnmatch` with case. One that includes nothing is a warning, one that excludes
+    nothing a note. Those of column sets, or all if the selection `is_shared`, may match nothing.
     """
     columns = {column.name: column for column in available}
     warnings: list[str] = []
