@@ -374,15 +374,11 @@ def selection_rules(selection: ColumnSelection) -> tuple[ColumnRule, ...]:
         )
     return tuple(
         ColumnRule(_patterns(include), _patterns(exclude), types)
-        for (exclude, types), include in sorted(merged.items(), key=_sort_key)
+        for (exclude, types), include in sorted(
+            merged.items(),
+            key=lambda rule: (sorted(rule[1]), sorted(rule[0][0]), sorted(rule[0][1] or ())),
+        )
     )
-
-
-def _sort_key(
-    item: tuple[tuple[frozenset[str], frozenset[str] | None], set[str]],
-) -> list[list[str]]:
-    (exclude, types), include = item
-    return [sorted(include), sorted(exclude), sorted(types or ())]
 
 
 def _patterns(texts: frozenset[str] | set[str]) -> tuple[ColumnPattern, ...]:

@@ -34,10 +34,10 @@ from lancestat.lake.files import write_whole
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
 from lancestat.redact import Audience, Redactor, redact_line
 from lancestat.runs.actions import Action, Plan
-from lancestat.runs.node import NodeType, NodeTypes, Observed
+from lancestat.runs.node import NodeType, Observed
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import planned
-from lancestat.spec.model import Node, ProjectSpec, node_digest
+from lancestat.spec.model import Node, node_digest
 from lancestat.state.values import canonical_uri, table_identity
 
 if TYPE_CHECKING:
@@ -264,69 +264,6 @@ class SavedPlan:
     nodes: tuple[SavedNode, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Saver:
-    """Makes saved plans; `version` is lancestat's own."""
-
-    spec: ProjectSpec
-    types: NodeTypes
-    version: str
-
-    def save(self, plan: Plan, observed: Observed, options: PlanOptions) -> SavedPlan:
-        """Return a plan with all that it rests on; the results of nodes are observed here."""
-        target = self.spec.target
-        with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-            nodes = tuple(pool.map(lambda action: self._node(action, observed), plan.actions))
-        return SavedPlan(
-            lancestat=self.version,
-            made_at=observed.clock(),
-            project=plan.project,
-            target=plan.target,
-            state=self._location(target.state),
-            scratch=None if target.scratch is None else self._location(target.scratch),
-            options=options.redacted(self.spec.redactor),
-            nodes=nodes,
-        )
-
-    def _node(self, action: Action, observed: Observed) -> SavedNode:
-        [node] = (node for node in observed.nodes if node.name == action.node)
-        type = self.types[node.kind.value]
-        record = observed.records[node.kind.value].get(type.record_key(node))
-        return SavedNode(
-            plan=planned(action).redacted(self.spec.redactor, Audience.PUBLIC).to_json(),
-            meaning=node_digest(node),
-            work=action_digest(action),
-            record=None if record is None else value_digest(record),
-            output=None if action.error else _result(type, node, observed),
-            inputs=tuple(
-                self._observed(uri, observed.snapshots[uri])
-                for uri in dict.fromkeys(type.lance_uris(observed.spec, node))
-            ),
-        )
-
-    def _location(self, uri: str) -> SavedLocation:
-        public_uri = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
-        return SavedLocation(table_identity(uri), public_uri)
-
-    def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
-        identity = table_identity(uri)
-        public_uri = redact_line(self.spec.redactor.text(uri, Audience.PUBLIC))
-        if isinstance(snapshot, LakeError):
-            return ObservedDataset(identity, public_uri, error=snapshot.code)
-        content = snapshot_digest(snapshot)
-        return ObservedDataset(
-            identity, public_uri, snapshot.version, snapshot.committed_at, content
-        )
-
-
-def _result(type: NodeType[Node], node: Node, observed: Observed) -> str | None:
-    try:
-        result = type.result_seen(observed, node)
-    except LancestatError as error:
-        return error.code
-    return None if result is None else value_digest(result)
-
-
 def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if given is None:
         return None
@@ -430,8 +367,58 @@ class PlanStore:
     def _make(self, options: PlanOptions) -> tuple[Plan, SavedPlan]:
         nodes = self.select(options.select, options.exclude)
         plan, observed = self.observer.observe(nodes, full_refresh=options.full_refresh)
-        saver = Saver(self.observer.spec, self.observer.types, self.version)
-        return plan, saver.save(plan, observed, options)
+        spec = self.observer.spec
+        scratch = spec.target.scratch
+        with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+            saved = tuple(pool.map(lambda action: self._node(action, observed), plan.actions))
+        return plan, SavedPlan(
+            lancestat=self.version,
+            made_at=observed.clock(),
+            project=plan.project,
+            target=plan.target,
+            state=self._location(spec.target.state),
+            scratch=None if scratch is None else self._location(scratch),
+            options=options.redacted(spec.redactor),
+            nodes=saved,
+        )
+
+    def _node(self, action: Action, observed: Observed) -> SavedNode:
+        [node] = (node for node in observed.nodes if node.name == action.node)
+        type = self.observer.types[node.kind.value]
+        record = observed.records[node.kind.value].get(type.record_key(node))
+        return SavedNode(
+            plan=planned(action).redacted(self.observer.spec.redactor, Audience.PUBLIC).to_json(),
+            meaning=node_digest(node),
+            work=action_digest(action),
+            record=None if record is None else value_digest(record),
+            output=None if action.error else _result(type, node, observed),
+            inputs=tuple(
+                self._observed(uri, observed.snapshots[uri])
+                for uri in dict.fromkeys(type.lance_uris(observed.spec, node))
+            ),
+        )
+
+    def _location(self, uri: str) -> SavedLocation:
+        public_uri = self.observer.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
+        return SavedLocation(table_identity(uri), public_uri)
+
+    def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
+        identity = table_identity(uri)
+        public_uri = redact_line(self.observer.spec.redactor.text(uri, Audience.PUBLIC))
+        if isinstance(snapshot, LakeError):
+            return ObservedDataset(identity, public_uri, error=snapshot.code)
+        content = snapshot_digest(snapshot)
+        return ObservedDataset(
+            identity, public_uri, snapshot.version, snapshot.committed_at, content
+        )
+
+
+def _result(type: NodeType[Node], node: Node, observed: Observed) -> str | None:
+    try:
+        result = type.result_seen(observed, node)
+    except LancestatError as error:
+        return error.code
+    return None if result is None else value_digest(result)
 
 
 FORMAT_VERSION = 2
