@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import ceil, floor, log2
 
 import numpy as np
@@ -34,20 +33,14 @@ def counted_ranks(k: int) -> tuple[int, ...]:
     return tuple(sorted({*ranks, k}))
 
 
-@dataclass(frozen=True, slots=True)
-class CellCounts:
-    """How many distances are in which cells, of which each rank has 65,536, packed to a tenth."""
+# How many distances are in which cells, of which each rank has 65,536, packed to a tenth.
+CellCounts = bytes
 
-    packed: bytes
 
-    @classmethod
-    def of(cls, cells: Ints, counts: Ints) -> CellCounts:
-        steps = np.diff(cells, prepend=0)
-        return cls(zlib.compress(np.concatenate([steps, counts]).astype("<i8").tobytes(), level=1))
-
-    def unpacked(self) -> tuple[Ints, Ints]:
-        steps, counts = np.frombuffer(zlib.decompress(self.packed), "<i8").reshape(2, -1)
-        return np.cumsum(steps), counts
+def unpacked(counts: CellCounts) -> tuple[Ints, Ints]:
+    """Return the cells that have distances, and how many."""
+    steps, numbers = np.frombuffer(zlib.decompress(counts), "<i8").reshape(2, -1)
+    return np.cumsum(steps), numbers
 
 
 class DistanceTally:
@@ -70,7 +63,8 @@ class DistanceTally:
 
     def counts(self) -> CellCounts:
         cells = np.flatnonzero(self._counts)
-        return CellCounts.of(cells, self._counts[cells])
+        steps = np.concatenate([np.diff(cells, prepend=0), self._counts[cells]])
+        return zlib.compress(steps.astype("<i8").tobytes(), level=1)
 
 
 def _cells(distances: Floats) -> Ints:
@@ -97,7 +91,7 @@ def join_distances(
     """
     total = np.zeros((max(1, len(ranks)), _CELLS), np.int64)
     for part in counted:
-        cells, counts = part.unpacked()
+        cells, counts = unpacked(part)
         total.reshape(-1)[cells] += counts
     everything = total.sum(axis=0)
     if not everything.any():

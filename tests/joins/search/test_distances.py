@@ -16,6 +16,7 @@ from lancestat.joins.search.distances import (
     DistanceTally,
     counted_ranks,
     join_distances,
+    unpacked,
 )
 from lancestat.joins.search.neighbours import Neighbours
 from lancestat.joins.search.work import MOST_NEIGHBOURS
@@ -142,11 +143,11 @@ def test_distances_that_are_whole_numbers_have_intervals_of_whole_numbers() -> N
 
 def test_cells_are_as_fine_everywhere() -> None:
     ends = np.geomspace(1e-3, 1e3, 5000).astype(np.float32)
-    cells, _ = tallied(ends[:, None], (1,)).unpacked()
+    cells, _ = unpacked(tallied(ends[:, None], (1,)))
     assert len(cells) > 128 * np.log2(1e6) * 0.95
     assert all(low < high for low, high in pairwise(cells.tolist()))
 
 
 def test_what_a_task_counts_is_small() -> None:
     rows = np.sort(np.random.default_rng(1).random((50_000, 10), np.float32), axis=1)
-    assert len(tallied(rows, counted_ranks(10)).packed) < 10_000
+    assert len(tallied(rows, counted_ranks(10))) < 10_000
