@@ -234,7 +234,7 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
 
 
 def planned_cores(target: Target) -> int:
-    """Return how many tasks run at once on a local target, 0 where only the cluster knows."""
+    """Return how many tasks run concurrently on a local target, 0 where only the cluster knows."""
     cores = local_cores(target.master or "")
     if cores is None:
         return 0

@@ -96,7 +96,7 @@ def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> Jo
     """Decide what to do about a join, and why.
 
     The last result is extended only if it is what the last run wrote, and only one side has rows
-    behind those that the run saw. New right rows need a left side that is a table: the rows of
+    after those that the run saw. New right rows need a left side that is a table: the rows of
     other sides may come in another order, so that neighbours could not be matched to them. They
     also need as many neighbours for each left row as there are right rows of its keys, up to k:
     under a `max_distance` nothing tells which rows of the last result belong to which left row.
@@ -243,8 +243,8 @@ def without_kept_index(action: JoinAction) -> JoinAction:
     """Plan the same join as if no index of its right side were kept from other runs."""
     work = replace(action.work, is_fresh=True)
     sides = replace(action.sides, kept=None)
-    anew = plan_join(work, sides, new_rows=action.new_rows)
-    return replace(action, work=work, sides=sides, decision=anew.decision, stages=anew.stages)
+    again = plan_join(work, sides, new_rows=action.new_rows)
+    return replace(action, work=work, sides=sides, decision=again.decision, stages=again.stages)
 
 
 def in_full(action: JoinAction) -> JoinAction:

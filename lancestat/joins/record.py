@@ -70,7 +70,7 @@ class RankDistances:
     """The distances of the neighbours of one rank; of all together where `rank` is None.
 
     `counts` are those in the intervals of `JoinDistances`, `below` and `above` those before the
-    first and behind the last. `quantiles` belong to `QUANTILES`: distances rounded down by less
+    first and after the last. `quantiles` belong to `QUANTILES`: distances rounded down by less
     than a hundredth, None where one is infinite.
     """
 

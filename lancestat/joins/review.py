@@ -27,7 +27,7 @@ class JoinChange:
     changed: tuple[PropertyChange, ...]
 
     @property
-    def runs_anew(self) -> bool:
+    def runs_again(self) -> bool:
         """Whether the next run makes the whole result again; the state knows joins by name."""
         if self.new is None:
             return False
@@ -37,11 +37,11 @@ class JoinChange:
 
     def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
         """Return the URIs of the Lance datasets that the next run reads for the change."""
-        return lance_uris(head, self.new) if self.new is not None and self.runs_anew else ()
+        return lance_uris(head, self.new) if self.new is not None and self.runs_again else ()
 
     def judge(self, evidence: Evidence) -> Findings:
         cost: int | None = 0
-        if self.new is not None and self.runs_anew:
+        if self.new is not None and self.runs_again:
             cost = join_cost(self.new, evidence)
         risks = (
             *_meaning(self),
@@ -88,7 +88,7 @@ def _notes(change: JoinChange, evidence: Evidence) -> Iterator[str]:
     if change.new is None:
         yield "the result stays where it is, and nothing refreshes it any more"
         return
-    uris = read_uris(evidence.spec, change.new) if change.runs_anew else ()
+    uris = read_uris(evidence.spec, change.new) if change.runs_again else ()
     for why in dict.fromkeys(map(evidence.unopened_reason, uris)):
         if why is not None:
             yield f"a side {why}"

@@ -270,7 +270,7 @@ def _accuracy(work: JoinWork, known: Accuracy, outcome: JoinOutcome) -> Accuracy
 
 
 def _groups(action: JoinAction, outcome: JoinOutcome) -> JoinGroups | None:
-    """Return what is known of the join's groups, which an increment does not count anew."""
+    """Return what is known of the join's groups, which an increment does not count again."""
     if action.work.scope is not Scope.FULL:
         return action.sides.groups
     if outcome.groups is None:

@@ -37,8 +37,8 @@ from lancestat.joins.spark.materialize import Materializer, ProbedChunk
 from lancestat.joins.spark.reader import Side, VectorReader, read_columns, row_places
 from lancestat.spark.jobs import Jobs
 
-# Bytes of vectors that a task lays out at once.
-LAYOUT_BYTES = 128 << 20
+# Bytes of vectors that a task writes by group at a time.
+GROUPED_BYTES = 128 << 20
 # Rows by which the search judges how accurate its products are.
 _LIKE_ROWS = 2048
 # Vectors of so small a share of rows are looked up, and not read through.
@@ -49,7 +49,7 @@ Sides = tuple[VectorReader, VectorReader]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLayout:
+class GroupedRows:
     """Both sides by group, each of them None where no row is in a group.
 
     `excluded` right rows cannot match, since their vector cannot or a key is null; `like` are right
@@ -72,14 +72,14 @@ class GroupLayout:
 _Part = tuple[int, Rows]
 
 
-def lay_out(
+def write_grouped(
     jobs: Jobs,
     sides: Sides,
     types: Sequence[pa.DataType],
     counts_all: bool,
     place: Callable[[str], str],
     storage_options: Mapping[str, str],
-) -> GroupLayout:
+) -> GroupedRows:
     """Write the rows of groups that both sides have, keys of which are compared in some types.
 
     With `counts_all` the vectors of right rows in no group are read too, and those that cannot
@@ -88,7 +88,7 @@ def lay_out(
     parts = _side_parts(sides, jobs.cores)
     groups = common_groups(jobs, sides, types)
     if not len(groups):
-        # Nothing is laid out of rows without a group, but they may have to be counted.
+        # Nothing is written of rows without a group, but they may have to be counted.
         parts = [(side, rows) for side, rows in parts if side and counts_all]
     uris = (place("left-groups"), place("right-groups"))
 
@@ -111,12 +111,12 @@ def lay_out(
         mine = [part for (number, _), (part, _) in done if number == side and part.fragments]
         lists.append(commit(mine, uri, reader.dimension, storage_options) if mine else None)
     excluded = sum(rows for (side, _), (_, rows) in done if side)
-    return GroupLayout(lists[0], lists[1], excluded, sides[1].sample(_LIKE_ROWS, 8))
+    return GroupedRows(lists[0], lists[1], excluded, sides[1].sample(_LIKE_ROWS, 8))
 
 
 def parts_of(reader: VectorReader, cores: int) -> Sequence[Rows]:
     rows = reader.side.all_rows
-    blocks = -(-4 * reader.dimension * len(rows) // LAYOUT_BYTES)
+    blocks = -(-4 * reader.dimension * len(rows) // GROUPED_BYTES)
     return cut(rows, max(1, min(len(rows), -(-blocks // cores) * cores)))
 
 
@@ -203,20 +203,20 @@ def _arranged(
 
 @dataclass(frozen=True, slots=True)
 class GroupCells(CellSearch[GroupCell]):
-    """Searches groups; `sides` are those that were laid out, `chunks` those of the left one.
+    """Searches groups; `sides` are those that were grouped, `chunks` those of the left one.
 
     The first cell has no groups: it makes sure that every chunk is written, and counts the
     `excluded` right rows.
     """
 
-    layout: GroupLayout
+    grouped: GroupedRows
     request: JoinRequest
     dimension: int
     sides: tuple[Side, Side]
     chunks: tuple[Rows, ...]
 
     def cells(self, cores: int) -> list[GroupCell]:
-        left, right, first = self.layout.left, self.layout.right, GroupCell(range(0), 0)
+        left, right, first = self.grouped.left, self.grouped.right, GroupCell(range(0), 0)
         if left is None or right is None:
             return [first]
         row_bytes = 4 * self.dimension + NEIGHBOUR_BYTES * self.request.searched
@@ -230,7 +230,7 @@ class GroupCells(CellSearch[GroupCell]):
         return [first, *cells]
 
     def left_rows(self, cell: GroupCell) -> Iterator[LeftRows]:
-        left = self.layout.left
+        left = self.grouped.left
         if not len(cell.groups) or left is None:
             none = np.empty(0, np.int64)
             yield LeftRows(none, np.empty((0, self.dimension), np.float32), none.astype(np.int32))
@@ -253,9 +253,9 @@ class GroupCells(CellSearch[GroupCell]):
         )
 
     def nearest(self, cell: GroupCell, rows: LeftRows, k: int, *, is_first: bool) -> CellResult:
-        right, request = self.layout.right, self.request
+        right, request = self.grouped.right, self.request
         if not len(cell.groups):
-            return CellResult(rows.positions, nothing(0, k), self.layout.excluded)
+            return CellResult(rows.positions, nothing(0, k), self.grouped.excluded)
         assert right is not None and rows.groups is not None, "there are groups"
         after = None
         if request.pairs_once:
@@ -269,7 +269,7 @@ class GroupCells(CellSearch[GroupCell]):
             request.metric,
             limit=request.limit,
             after=after,
-            like=self.layout.like,
+            like=self.grouped.like,
         )
         return CellResult(rows.positions, neighbours, pairs=pairs)
 

@@ -35,10 +35,10 @@ from lancestat.joins.search.work import (
 )
 from lancestat.joins.spark.groups import (
     GroupCells,
-    GroupLayout,
+    GroupedRows,
     count_lines,
     keyed_widths,
-    lay_out,
+    write_grouped,
 )
 from lancestat.joins.spark.ivf import IndexKeeper, IvfCells, IvfIndex, IvfWriter, split_lists
 from lancestat.joins.spark.job import (
@@ -361,10 +361,10 @@ class PreparedJoin:
     def group_rows(self) -> None:
         readers, counts_all = (self.left, self.right), self.work.scope is not Scope.NEW_LEFT
         with self._task_errors():
-            layout = lay_out(
+            grouped = write_grouped(
                 self.jobs, readers, self.key_types, counts_all, self.place, self.scratch_options
             )
-        self._search, self._groups = partial(self._grouped, layout), layout.groups
+        self._search, self._groups = partial(self._grouped, grouped), grouped.groups
 
     def measure_index(self) -> bool:
         """Tune the search of the right side's index; return whether it reaches the recall."""
@@ -457,11 +457,11 @@ class PreparedJoin:
         nearest = NearestByJoin(self.spark, *sides, self.materialize, self.request, self.threads)
         return nearest.search(self.grid.chunks, cut(self.right.side.all_rows, self.grid.parts))
 
-    def _grouped(self, layout: GroupLayout, job: CellJob) -> list[WrittenChunk]:
+    def _grouped(self, grouped: GroupedRows, job: CellJob) -> list[WrittenChunk]:
         self._accuracy = self._exact_accuracy
         grid = replace(self.grid.without_parts(self.cores), parts=2)
         sides = (self.left.side, self.right.side)
-        search = GroupCells(layout, self.request, self.left.dimension, sides, grid.chunks)
+        search = GroupCells(grouped, self.request, self.left.dimension, sides, grid.chunks)
         cells = search.cells(self.cores)
         if not self.request.is_radius:
             return job.nearest(search, cells, grid)
