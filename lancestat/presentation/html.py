@@ -19,14 +19,14 @@ from lancestat.formats import count, message_lines, spoken
 from lancestat.presentation import views, words
 from lancestat.presentation.site.text import PageSanitizer, shorten
 from lancestat.presentation.terminal import unpainted
-from lancestat.presentation.text import show_facts
-from lancestat.presentation.text_sql import (
+from lancestat.presentation.text import (
     estimates,
     explanation_notes,
     operator_figures,
     operator_text,
     scan_facts,
     scan_summary,
+    show_facts,
 )
 from lancestat.review.values import NodeDiff, PropertyChange
 
