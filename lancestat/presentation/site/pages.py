@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from lancestat.errors import NotWritten, PlaceOccupied, UsageError, error_class
 from lancestat.formats import count, duration, large, share, size, spoken
 from lancestat.lake.files import new_draft
-from lancestat.presentation.site import charts, facts, graph
+from lancestat.presentation.site import charts, facts
 from lancestat.presentation.site.text import (
     NOTHING,
     PageSanitizer,
@@ -192,7 +192,7 @@ class Pages:
             skips=last_skips(report),
         )
         yield self._page("runs.html", here="runs", runs=runs[:_RUNS_SHOWN])
-        boxes, edges, width, height = graph.draw(report)
+        boxes, edges, width, height = charts.draw(report)
         yield self._page(
             "graph.html",
             here="graph",
@@ -443,7 +443,7 @@ def _environment(sanitizer: PageSanitizer, live: Callable[[Context, str], Markup
     filters["verbatim"] = sanitizer.verbatim
     environment.filters.update(filters)
     environment.globals["health_words"] = _HEALTH
-    environment.globals["box"] = {"width": graph.WIDTH, "height": graph.HEIGHT}
+    environment.globals["box"] = {"width": charts.BOX_WIDTH, "height": charts.BOX_HEIGHT}
     environment.globals["others"] = [one for one in STATISTICS if one.name not in facts.CELLS]
     return environment
 
