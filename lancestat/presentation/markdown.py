@@ -39,10 +39,7 @@ FORMAT: views.Format[Iterable[str]] = views.Format(_write, is_for_people=True, i
 
 @FORMAT.renders(views.PlanView)
 def _plan(view: views.PlanView, page: views.Page) -> list[str]:
-    """Return what will be read and why, and which staleness readers accept.
-
-    Nodes that stay as they are are counted, not listed.
-    """
+    """Return what will be read and why; nodes that stay as they are are counted, not listed."""
     plan = view.plan
     listed = [action for action in plan.actions if action.verb != "skip"]
     lines = [f"### lancestat: {prose(plan.project)}, target {prose(plan.target)}", ""]
@@ -91,10 +88,7 @@ _HEALTH_ORDER = ("error", "warn", "ok")
 
 @FORMAT.renders(views.StatusView)
 def _status(view: views.StatusView, page: views.Page) -> Iterator[str]:
-    """Yield a summary, what is wrong, and a table of nodes, those in trouble first.
-
-    Nodes that are well are counted where they are many.
-    """
+    """Yield a summary, what is wrong, and a table of nodes; many that are well are counted."""
     counts = ", ".join(text for text, _ in view.counts)
     yield f"### lancestat: {prose(view.project)}, target {prose(view.target)}"
     yield ""

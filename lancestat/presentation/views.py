@@ -44,10 +44,9 @@ T = TypeVar("T")
 class Page(NamedTuple):
     """The page that a view is printed on: `width` in columns, for formats that are laid out.
 
-    Rows of tables keep to `limit`, and are as wide as they are where it is None.
-
-    Lines are redacted when they are written. A renderer that shortens or escapes a text, so that a
-    secret in it would no longer be found, redacts it before.
+    Rows of tables keep to `limit`, and are as wide as they are where it is None. Lines are redacted
+    when they are written. A renderer that shortens or escapes a text, so that a secret in it would
+    no longer be found, redacts it before.
     """
 
     verbose: bool = False
@@ -173,9 +172,8 @@ class ShowView(NamedTuple):
 class StatusView(NamedTuple):
     """The state of nodes, each with its texts by column.
 
-    `counts` has how many are of each health, in words, the best first.
-
-    `gone` names in words the tables that the sources no longer have.
+    `counts` has how many are of each health, in words, the best first. `gone` names in words the
+    tables that the sources no longer have.
     """
 
     project: str

@@ -129,18 +129,6 @@ def test_csv_of_show_has_a_row_per_column(
     assert [row["fragments_covered"] for row in rows] == ["17", "16", "0"]
 
 
-def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
-    write_project(tmp_path, "orders", "gone")
-    lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
-    result = lancestat("status", "--output", "json")
-    assert result.exit_code == 1
-    nodes = {node["name"]: node for node in json.loads(result.stdout)["nodes"]}
-    assert (nodes["orders"]["reason"], nodes["orders"]["rows"]) == ("absent", 10)
-    assert nodes["orders"]["columns_missing"] == ["o_id", "o_status", "o_total"]
-    assert nodes["gone"]["reason"] == "unreadable"
-    assert lancestat("status", "-s", "orders", "--exclude", "gone").exit_code == 1
-
-
 @pytest.mark.parametrize("is_stale", [False, True])
 def test_what_a_lost_state_takes_along_is_told_everywhere(
     lancestat: Lancestat, tmp_path: Path, is_stale: bool

@@ -117,13 +117,7 @@ def error_codes(text: str) -> list[str]:
 
 
 def live(text: str, made_at: datetime, errors_page: str) -> Markup:
-    """Return a sentence in which codes of errors are links, and ages those of the moment.
-
-    Args:
-        text: Sanitized.
-        made_at: When its ages were right.
-        errors_page: Where codes are explained.
-    """
+    """Return a sanitized sentence with links from codes of errors, and with ages of the moment."""
     parts, end = [], 0
     for age in _AGE.finditer(text):
         words = age[1].split()

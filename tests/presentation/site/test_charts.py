@@ -136,13 +136,6 @@ def test_values_read_as_their_type_does(kind: str, value: float, text: str, draw
     assert shape.edges[0] == pytest.approx(drawn)
 
 
-def test_an_outline_is_closed() -> None:
-    path = made(leaning(857.71, 555285.16)).path
-    assert path.startswith("M0 56V")
-    assert path.endswith("H240V56Z")
-    assert path.count("V") == 49
-
-
 def test_the_chart_has_whole_rows_and_short_numbers() -> None:
     chart = made(leaning(857.71, 555285.16)).chart
     assert chart["kind"] == "number"
