@@ -21,24 +21,12 @@ from lancestat.project import Project
 from lancestat.spark.jvm import Java
 from lancestat.spec.model import Target
 from tests.cli.conftest import Lancestat
-
-PROJECT = """
-name: shop
-targets: {dev: {state: STATE}}
-default_target: dev
-"""
-TABLES = """
-tables:
-  - {name: orders, uri: orders.lance}
-  - {name: gone, uri: order.lance}
-"""
+from tests.runs.world import write_project
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(PROJECT.replace("STATE", "state"))
-    (tmp_path / "specs" / "shop.yml").write_text(TABLES)
+    write_project(tmp_path, "orders", {"name": "gone", "uri": "order.lance"})
     lance.write_dataset(pa.table({"a": [1]}), str(tmp_path / "orders.lance"))
     return tmp_path
 
