@@ -186,9 +186,8 @@ class Project:
     def discover(self) -> ProjectSpec:
         """Search the sources for tables, make nodes of them, and return the resulting project.
 
-        `plan`, `save_plan`, and `run` without a plan always search; other methods search if that
-        has not been done yet. A source that cannot be searched becomes a node that fails. Without
-        sources, the project is returned unchanged.
+        `plan`, `save_plan`, and `run` without a plan always search, other methods once. A source
+        that cannot be searched becomes a node that fails.
         """
         if self._declared.sources:
             from lancestat.runs.discover import discovered
@@ -263,8 +262,6 @@ class Project:
 
     def load_plan(self, path: str | Path) -> Plan:
         """Return the plan from a file, if nothing that it depends on has changed since.
-
-        To check that, the project is planned again with the same options.
 
         Args:
             path: A file that `save_plan` or `lancestat plan --out` wrote.
@@ -347,8 +344,7 @@ class Project:
     ) -> RunResult:
         """Plan and run again what the last run did not finish.
 
-        After a run with `full_refresh`, the nodes are read in full again. As for `run`, call
-        `raise_for_status` on the result to raise an exception for failed nodes.
+        After a run with `full_refresh`, the nodes are read in full again.
 
         Args:
             unfinished: What `unfinished` returned; None looks it up.
@@ -464,14 +460,11 @@ class Project:
     ) -> Attachment:
         """Add the declared tables, with their statistics, and the target's catalogs to a session.
 
-        Each declared table becomes a temporary view. A view stays at the version that is the latest
-        now; attach again to see later ones. A table that cannot be opened is logged and left out.
-        The session's configuration is not changed: column statistics are used if its
-        `spark.sql.cbo.enabled` is true.
-
-        Catalogs of the target become catalogs of the session: `spark.table("lake.sales.orders")` is
-        the latest version when the query is planned. If the session already has a catalog of that
-        name, it stays, and the declared tables that it reads get statistics.
+        Each declared table becomes a temporary view of the version that is the latest now. One that
+        cannot be opened is logged and left out. Column statistics are used if the session's
+        `spark.sql.cbo.enabled` is true. Catalogs of the target become catalogs of the session,
+        whose tables are the latest when a query is planned. If the session already has a catalog of
+        that name, it stays, and the declared tables that it reads get statistics.
 
         Args:
             spark: A classic session.
