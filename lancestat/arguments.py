@@ -98,3 +98,9 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (str, bool, int, float, date))
+
+
+def check_loading(project_dir: object, target: object, vars: object) -> None:
+    check_path("project_dir", project_dir)
+    check("target", target, target is None or isinstance(target, str), "a name, or None")
+    check_vars(vars)

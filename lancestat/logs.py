@@ -1,13 +1,19 @@
-"""Keeps secrets and line breaks out of what lancestat logs in a program that uses it."""
+"""Keeps secrets out of what lancestat logs and raises in a program that uses it."""
 
 from __future__ import annotations
 
 import logging
 import weakref
 from collections.abc import Callable
+from functools import wraps
+from types import FunctionType
+from typing import Any, TypeVar
 
+from lancestat.errors import LancestatError
 from lancestat.formats import escape_commands, visible
 from lancestat.redact import Audience, Redactor
+
+T = TypeVar("T")
 
 # The redactors of all projects in the process: a log line does not name its project.
 _redactors: weakref.WeakSet[Redactor] = weakref.WeakSet()
@@ -47,3 +53,27 @@ def _line(text: str) -> str:
     for redactor in tuple(_redactors):
         text = redactor.text(text, Audience.PERSON)
     return visible(escape_commands(text))
+
+
+def without_secrets(cls: type[T]) -> type[T]:
+    """Make the public methods of a class with a `spec` raise errors that hold no secret."""
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, _redacting(member))
+    return cls
+
+
+def _redacting(method: FunctionType) -> Callable[..., object]:
+    @wraps(method)
+    def redacting(self: Any, *args: object, **kwargs: object) -> object:
+        try:
+            return method(self, *args, **kwargs)
+        except LancestatError as error:
+            redacted = self.spec.redactor.error(error, Audience.PERSON)
+            if str(redacted) == str(error):
+                raise
+            redacted = redacted.with_traceback(error.__traceback__)
+        # Outside of the handler, so that the error which holds the secret is not its context.
+        raise redacted
+
+    return redacting

@@ -6,24 +6,22 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from pathlib import Path
-from types import FunctionType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from lancestat.arguments import (
     check,
+    check_loading,
     check_name,
     check_names,
     check_path,
     check_selectors,
     check_session,
-    check_vars,
     check_whole,
 )
-from lancestat.errors import InvalidArgument, LancestatError, UnknownTable, did_you_mean
-from lancestat.logs import redact_logs
-from lancestat.redact import Audience
+from lancestat.errors import InvalidArgument, UnknownTable, did_you_mean
+from lancestat.logs import redact_logs, without_secrets
 from lancestat.spec import PAGES
 from lancestat.spec.graph import select as select_nodes
 from lancestat.spec.load import load_project
@@ -55,36 +53,11 @@ if TYPE_CHECKING:
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
 
-T = TypeVar("T")
 
 _log = logging.getLogger("lancestat.project")
 
 
-def _without_secrets(cls: type[T]) -> type[T]:
-    """Make the public methods of a class with a `spec` raise errors that hold no secret."""
-    for name, member in list(vars(cls).items()):
-        if isinstance(member, FunctionType) and not name.startswith("_"):
-            setattr(cls, name, _redacting(member))
-    return cls
-
-
-def _redacting(method: FunctionType) -> Callable[..., object]:
-    @wraps(method)
-    def redacting(self: Project, *args: object, **kwargs: object) -> object:
-        try:
-            return method(self, *args, **kwargs)
-        except LancestatError as error:
-            redacted = self.spec.redactor.error(error, Audience.PERSON)
-            if str(redacted) == str(error):
-                raise
-            redacted = redacted.with_traceback(error.__traceback__)
-        # Outside of the handler, so that the error which holds the secret is not its context.
-        raise redacted
-
-    return redacting
-
-
-@_without_secrets
+@without_secrets
 class Project:
     """A project under one of its targets: plan it, run it, query its tables, report on it.
 
@@ -131,7 +104,7 @@ class Project:
             InvalidProject: The YAML has errors; the exception lists them with their locations.
             InvalidArgument: An argument is of a wrong kind.
         """
-        _check_loading(project_dir, target, vars)
+        check_loading(project_dir, target, vars)
         return cls(load_project(Path(project_dir), target=target, vars=vars))
 
     @staticmethod
@@ -161,7 +134,7 @@ class Project:
         from lancestat.nodes import NODE_TYPES
         from lancestat.review.diff import review
 
-        _check_loading(project_dir, target, vars)
+        check_loading(project_dir, target, vars)
         check_name("base", base)
         check("head", head, head is None or isinstance(head, str), "a string, or None")
         return review(
@@ -712,12 +685,6 @@ class Project:
             )
         names = [table.name for table in self.spec.tables]
         raise UnknownTable(f"no table '{name}' is declared", hint=did_you_mean(name, names))
-
-
-def _check_loading(project_dir: object, target: object, vars: object) -> None:
-    check_path("project_dir", project_dir)
-    check("target", target, target is None or isinstance(target, str), "a name, or None")
-    check_vars(vars)
 
 
 def _check_plan(plan: object, select: object, exclude: object) -> None:
