@@ -61,10 +61,6 @@ class LiveRows:
         keys = [number << OFFSET_BITS | deleted[number].astype(np.int64) for number in numbers]
         return cls(np.array(fragments, np.int64), np.concatenate([np.empty(0, np.int64), *keys]))
 
-    @property
-    def are_all(self) -> bool:
-        return not len(self.deleted) and not (self.fragments < 0).any()
-
     def keys(self, places: Ints) -> Ints:
         """Return the keys of places, -1 for rows that are not on the side any more."""
         numbers = self.fragments[places >> OFFSET_BITS]
@@ -102,12 +98,13 @@ class IvfLists(Bins):
 
     def live_list_rows(self) -> Ints:
         """Return the live rows of each list; where rows may have gone, places are read."""
-        if self.live is None or self.live.are_all:
+        live = self.live
+        if live is None or not (len(live.deleted) or (live.fragments < 0).any()):
             return self.list_rows
         rows = np.zeros(self.offsets.shape[1] - 1, np.int64)
         for number, offsets in enumerate(self.offsets):
             places = self.read(number, 0, int(offsets[-1]), (PLACE,)).column(PLACE)
-            is_live = self.live.keys(places.to_numpy()) >= 0
+            is_live = live.keys(places.to_numpy()) >= 0
             rows += np.diff(np.concatenate([[0], np.cumsum(is_live)])[offsets])
         return rows
 
