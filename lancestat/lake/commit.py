@@ -53,9 +53,15 @@ def commit_properties(message: str, run: str | None) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Committed:
+class Landed:
+    """The change made a version, the one right after that for which it was made unless `is_late`.
+
+    Where other commits came first, Lance moved the change behind them.
+    """
+
     uri: str
     dataset: LanceDataset = field(repr=False)
+    is_late: bool = False
 
     @property
     def version(self) -> int:
@@ -70,23 +76,13 @@ class _Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed(_Committed):
-    """The change made the version right after the one that it was made for."""
-
-
-@dataclass(frozen=True, slots=True)
-class LandedLate(_Committed):
-    """Other commits came first, and Lance moved the change behind them."""
-
-
-@dataclass(frozen=True, slots=True)
 class Conflict:
     """Nothing was committed, or it was undone: the dataset is not what the change requires."""
 
     detail: str
 
 
-CommitOutcome = Landed | LandedLate | Conflict
+CommitOutcome = Landed | Conflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +215,7 @@ def _commit(
         if is_conflict or (read_version == 0 and _exists(uri, storage_options)):
             return Conflict(redact_line(str(error), secret_values(storage_options)))
         raise
-    is_next = dataset.version == read_version + 1
-    return (Landed if is_next else LandedLate)(uri, dataset)
+    return Landed(uri, dataset, is_late=dataset.version != read_version + 1)
 
 
 def unannounced(

@@ -13,7 +13,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from lancestat.lake.open import readable
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot, connector_type
 
 if TYPE_CHECKING:
@@ -235,18 +234,6 @@ def rows_digest(contents: Sequence[FragmentContent]) -> str:
     for content in contents:
         digest.update(content.digest + content.rows.to_bytes(8, "little"))
     return digest.hexdigest()
-
-
-def column_bytes(dataset: lance.LanceDataset) -> dict[int, int]:
-    """Return bytes on disk by field id, also of nested fields, from the footers of all data files.
-
-    Opens every data file; planning uses `ByteEstimator`.
-
-    Raises:
-        LakeError: When a data file cannot be opened.
-    """
-    with readable(dataset.uri):
-        return {field.id: field.bytes_on_disk for field in dataset.stats.data_stats().fields}
 
 
 # The least bytes of a value of variable length.

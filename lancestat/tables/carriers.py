@@ -25,7 +25,6 @@ from lancestat.lake.commit import (
     CommitOutcome,
     Conflict,
     Landed,
-    LandedLate,
     SameDataset,
     VersionIs,
     commit_properties,
@@ -259,9 +258,9 @@ class ManifestCarrier(Carrier):
         change = publication(table.pin, entries, config, run)
         landing = commit(change, storage_options=options, even_late=even_late)
         match landing:
-            case Landed():
+            case Landed(is_late=False):
                 return landing.pin
-            case LandedLate() | Conflict():
+            case Landed() | Conflict():
                 return None
             case _:
                 assert_never(landing)

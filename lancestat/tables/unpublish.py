@@ -13,7 +13,7 @@ from typing_extensions import assert_never
 from lancestat import display
 from lancestat.errors import LakeError, LancestatError, TableKeepsChanging
 from lancestat.formats import StringEnum
-from lancestat.lake.commit import Conflict, Landed, LandedLate
+from lancestat.lake.commit import Conflict, Landed
 from lancestat.lake.open import observe_snapshots
 from lancestat.lake.snapshot import Snapshot
 from lancestat.redact import Audience
@@ -238,9 +238,9 @@ def _remove(
             return node
         outcome = commit(change, storage_options=spec.options.of(table.uri))
         match outcome:
-            case Landed():
+            case Landed(is_late=False):
                 return replace(node, version_committed=outcome.version)
-            case LandedLate():
+            case Landed():
                 # What came in between may have brought entries back, as a restored version.
                 removed = replace(node, version_committed=outcome.version)
             case Conflict():

@@ -15,7 +15,6 @@ from lancestat.lake.commit import (
     CommitOutcome,
     Conflict,
     Landed,
-    LandedLate,
     Requirement,
     SameDataset,
     VersionIs,
@@ -76,7 +75,7 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> N
 def test_a_change_lands_on_the_next_version_with_its_properties(uri: str) -> None:
     read = pin(uri)
     outcome = configure(uri, [VersionIs(read), SameDataset(read)])
-    assert isinstance(outcome, Landed)
+    assert isinstance(outcome, Landed) and not outcome.is_late
     assert outcome.pin == pin(uri)
     properties = lance.dataset(uri).read_transaction(2).transaction_properties
     assert properties["__lance_commit_message"].endswith(": a test")
@@ -89,7 +88,7 @@ def test_a_required_version_that_has_passed_is_a_conflict(uri: str) -> None:
     outcome = configure(uri, [VersionIs(read)])
     assert outcome == Conflict("version 1 was read, the table is at version 2")
     late = configure(uri, [VersionIs(read, or_later=True)])
-    assert isinstance(late, LandedLate)
+    assert isinstance(late, Landed) and late.is_late
     assert late.version == 3
 
 
@@ -100,7 +99,7 @@ def test_a_commit_in_between_is_reported(
     requirements = [VersionIs(pin(uri))] if is_strict else []
     before_commit(monkeypatch, lambda: append(uri))
     outcome = configure(uri, requirements)
-    assert isinstance(outcome, LandedLate)
+    assert isinstance(outcome, Landed) and outcome.is_late
     assert outcome.version == 3
 
 
@@ -120,7 +119,7 @@ def test_an_overwrite_is_never_rebased_onto_unseen_commits(uri: str) -> None:
 def test_one_of_two_concurrent_creations_lands(tmp_path: Path) -> None:
     uri, create = str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, [])
     first, second = commit(uri, create, 0), commit(uri, create, 0)
-    assert isinstance(first, Landed)
+    assert isinstance(first, Landed) and not first.is_late
     assert first.version == 1
     assert isinstance(second, Conflict)
 

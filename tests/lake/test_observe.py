@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LakeError, UsageError
-from lancestat.lake.fingerprint import column_bytes
 from lancestat.lake.open import observe_at, observe_snapshots, parse_version, snapshot
 from lancestat.lake.snapshot import Snapshot, fragment_values, index_metric
 
@@ -150,20 +149,6 @@ def test_an_overlay_changes_only_its_column(
     )
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout.strip() == "0 1 0 0 0 0 1 0 ['changed']"
-
-
-def test_column_bytes_are_those_of_the_files(orders: lance.LanceDataset) -> None:
-    sizes = column_bytes(orders)
-    assert set(sizes) == {0, 1, 2}
-    assert 0 < sum(sizes.values()) <= snapshot(orders).size_bytes
-
-
-def test_column_bytes_of_a_damaged_file_are_an_error(orders: lance.LanceDataset) -> None:
-    for path in Path(orders.uri, "data").iterdir():
-        path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(LakeError) as caught:
-        column_bytes(lance.dataset(orders.uri))
-    assert caught.value.code == "LS204"
 
 
 @pytest.fixture(scope="module")
