@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -34,7 +34,14 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.formats import count, duration
-from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_no_url, plain_reason
+from lancestat.lake.error_mapping import (
+    Cause,
+    cause_of,
+    explained,
+    is_error_or_panic,
+    is_no_url,
+    plain_reason,
+)
 from lancestat.lake.files import local_path
 from lancestat.redact import RenewedOptions, redact_line, secret_values
 from lancestat.spec.catalog import Catalog, TableName
@@ -286,16 +293,8 @@ class CatalogClient:
                 return self.describe(table)
             return self._with_options(declared, request)
 
-    @contextmanager
-    def _explained(self, what: str, table: TableName | None = None) -> Iterator[None]:
-        try:
-            yield
-        except LakeError:
-            raise
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            raise self.failure(error, what, table) from None
+    def _explained(self, what: str, table: TableName | None = None) -> AbstractContextManager[None]:
+        return explained(lambda error: self.failure(error, what, table))
 
     def _with_options(self, answer: R, request: Any) -> R:
         check_description(answer)

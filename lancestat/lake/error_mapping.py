@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from urllib.parse import quote
@@ -185,6 +186,19 @@ def is_panic(error: BaseException) -> bool:
 def is_error_or_panic(error: BaseException) -> bool:
     """Return whether something failed, rather than an interrupt or an exit."""
     return isinstance(error, Exception) or is_panic(error)
+
+
+@contextmanager
+def explained(explain: Callable[[BaseException], LakeError]) -> Iterator[None]:
+    """Raise what fails in the block, a panic too, as the LakeError that says why."""
+    try:
+        yield
+    except LakeError:
+        raise
+    except BaseException as error:
+        if not is_error_or_panic(error):
+            raise
+        raise explain(error) from None
 
 
 def is_full(error: BaseException) -> bool:

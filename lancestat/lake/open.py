@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.lake.catalogs import CatalogOptions
-from lancestat.lake.error_mapping import RESTORE, is_error_or_panic, lake_error
+from lancestat.lake.error_mapping import RESTORE, explained, lake_error
 from lancestat.lake.files import STORE_TIMEOUTS, store_of, store_options, with_store_defaults
 from lancestat.lake.snapshot import (
     Field,
@@ -90,17 +90,11 @@ def open_pinned(
     return dataset
 
 
-@contextmanager
-def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> Iterator[None]:
+def pinned_reads(
+    pin: Pin, storage_options: Mapping[str, str] | None = None
+) -> AbstractContextManager[None]:
     """Raise whatever Lance raises while a pinned dataset is read as its `read_failure`."""
-    try:
-        yield
-    except LakeError:
-        raise
-    except BaseException as error:
-        if not is_error_or_panic(error):
-            raise
-        raise read_failure(error, pin, storage_options) from None
+    return explained(lambda error: read_failure(error, pin, storage_options))
 
 
 def read_failure(
@@ -204,23 +198,18 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
         pass
 
 
-@contextmanager
 def readable(
     uri: str,
     *,
     version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Raise whatever Lance raises inside the block as the LakeError that says why."""
-    try:
-        yield
-    except LakeError:
-        raise
-    except BaseException as error:
-        if not is_error_or_panic(error):
-            raise
-        secrets = secret_values(storage_options)
-        raise lake_error(error, uri, version=version, secrets=secrets) from None
+    return explained(
+        lambda error: lake_error(
+            error, uri, version=version, secrets=secret_values(storage_options)
+        )
+    )
 
 
 def observe_snapshots(

@@ -76,9 +76,3 @@ def test_every_change_of_a_file_changes_the_digest(folder: Path, change: str) ->
         case _:
             file.rename(folder / "day=1" / "z.parquet")
     assert files_digest(listed(str(folder))) != before
-
-
-def test_hidden_files_do_not_affect_the_digest(folder: Path) -> None:
-    before = files_digest(listed(str(folder)))
-    (folder / "_SUCCESS").write_bytes(b"again")
-    assert files_digest(listed(str(folder))) == before

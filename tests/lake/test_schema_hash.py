@@ -77,47 +77,6 @@ def test_field_ids_do_not_affect_the_hash() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arrow", "spark"),
-    [
-        (pa.bool_(), "boolean"),
-        (pa.int8(), "tinyint"),
-        (pa.int16(), "smallint"),
-        (pa.int32(), "int"),
-        (pa.int64(), "bigint"),
-        (pa.uint8(), "smallint"),
-        (pa.uint16(), "int"),
-        (pa.uint32(), "bigint"),
-        (pa.uint64(), "bigint"),
-        (pa.float16(), "float"),
-        (pa.float32(), "float"),
-        (pa.float64(), "double"),
-        (pa.decimal128(38, 10), "decimal(38,10)"),
-        (pa.decimal128(5, 0), "decimal(5,0)"),
-        (pa.string(), "string"),
-        (pa.large_string(), "string"),
-        (pa.string_view(), "string"),
-        (pa.binary(), "binary"),
-        (pa.large_binary(), "binary"),
-        (pa.binary_view(), "binary"),
-        (pa.binary(7), "binary"),
-        (pa.date32(), "date"),
-        (pa.date64(), "date"),
-        (pa.timestamp("us", "UTC"), "timestamp"),
-        (pa.timestamp("ns", "Europe/Berlin"), "timestamp"),
-        (pa.timestamp("us"), "timestamp_ntz"),
-        (pa.time32("s"), "time(6)"),
-        (pa.time64("us"), "time(6)"),
-        (pa.duration("us"), "interval day to second"),
-        (pa.null(), "void"),
-        (pa.dictionary(pa.int32(), pa.string()), "string"),
-    ],
-    ids=str,
-)
-def test_scalars_have_their_spark_type(arrow: pa.DataType, spark: str) -> None:
-    assert spark_type(arrow) == spark
-
-
 def test_nested_types_have_their_spark_type() -> None:
     point = pa.struct([("x.y", pa.float64()), ("tags", pa.list_(pa.large_string()))])
     assert spark_type(point) == "struct<x.y:double,tags:array<string>>"
@@ -143,11 +102,6 @@ def test_unsupported_types_have_no_spark_type_at_any_depth(arrow: pa.DataType) -
     assert spark_type(arrow) is None
 
 
-def test_extension_types_are_their_storage() -> None:
-    assert spark_type(pa.fixed_shape_tensor(pa.float32(), [2, 2])) == "array<float>"
-    assert spark_type(pa.json_(pa.string())) == "string"
-
-
 DESCRIPTOR = "struct<kind:smallint,position:bigint,size:bigint,blob_id:bigint,blob_uri:string>"
 BLOB = blob_field("b").type
 JSON = pa.json_()
@@ -165,6 +119,7 @@ JSON = pa.json_()
         (pa.struct([("j", pa.list_(JSON))]), "struct<j:array<string>>", "struct<j:array<binary>>"),
         (pa.large_binary(), "binary", "binary"),
         (pa.uuid(), "binary", "binary"),
+        (pa.fixed_shape_tensor(pa.float32(), [2, 2]), "array<float>", "array<float>"),
         (pa.decimal256(50, 2), None, None),
     ],
     ids=str,

@@ -131,9 +131,22 @@ def child() -> Iterator[tuple[Process, subprocess.Popen[bytes]]]:
         running.kill()
 
 
-def test_this_process_is_alive() -> None:
-    assert this_process().is_alive() is True
-    assert this_process() == this_process()
+MINE = this_process()
+
+
+@pytest.mark.parametrize(
+    ("process", "is_alive"),
+    [
+        pytest.param(MINE, True, id="this one"),
+        pytest.param(replace(MINE, started=(MINE.started or 0) - 1), False, id="reused number"),
+        pytest.param(replace(MINE, pid=2**22 + 1), False, id="unused number"),
+        pytest.param(replace(MINE, pid=2**70), False, id="too large a number"),
+        pytest.param(replace(MINE, host="elsewhere"), None, id="another host"),
+    ],
+)
+def test_processes_are_told_apart(process: Process, is_alive: bool | None) -> None:
+    assert MINE.started is not None
+    assert process.is_alive() is is_alive
 
 
 def test_another_process_is_alive_until_it_ends(
@@ -144,22 +157,6 @@ def test_another_process_is_alive_until_it_ends(
     running.kill()
     running.wait()
     assert process.is_alive() is False
-
-
-def test_a_reused_process_id_is_another_process() -> None:
-    mine = this_process()
-    assert mine.started is not None
-    assert replace(mine, started=mine.started - 1).is_alive() is False
-
-
-def test_processes_of_other_hosts_are_unknown() -> None:
-    assert replace(this_process(), host="elsewhere").is_alive() is None
-
-
-def test_unused_process_ids_are_dead() -> None:
-    mine = this_process()
-    assert replace(mine, pid=2**22 + 1).is_alive() is False
-    assert replace(mine, pid=2**70).is_alive() is False
 
 
 def test_without_a_start_time_a_missing_process_is_unknown(

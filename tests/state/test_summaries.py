@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -19,8 +17,8 @@ from lancestat.state.partials import block_keys, decode_summary, encode_summary
 from lancestat.state.retention import collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import BlockKey, SummaryBlock, TableSummary
-from lancestat.tables.stored import add_partials, add_summary, read_blocks
-from tests.state.conftest import blocks, files_under, fingerprint, stored, summary
+from lancestat.tables.stored import add_summary, read_blocks
+from tests.state.conftest import blocks, files_under, fingerprint, summary
 
 MakeState = Callable[[], LanceState]
 EMPTY = (b"", b"")
@@ -115,35 +113,6 @@ def test_summaries_do_not_grow_with_the_number_of_runs(folder: Path) -> None:
     assert max(sizes) < 3 * max(sizes[:20])
     [place] = state.folder.locations()
     assert lance.dataset(state.folder.dataset_uri(place)).count_rows() == 5
-
-
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "manifest": lambda path: [
-        file.write_bytes(b"garbage") for file in path.glob("_versions/*.manifest")
-    ],
-    "data": lambda path: [file.write_bytes(bytes(100)) for file in path.glob("data/*")],
-    "data gone": lambda path: shutil.rmtree(path / "data"),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_damage_is_set_aside_and_rebuilt(
-    folder: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
-) -> None:
-    first = summary(7, "a", "b")
-    opened = open_state(str(folder))
-    add_summary(opened, "t", first, blocks(first, "x", "y"))
-    damage(folder / "v2" / "summaries-1.lance")
-    state = open_state(str(folder))
-    with caplog.at_level(logging.WARNING, "lancestat.state"):
-        assert list(read_blocks(opened, "t", block_keys(first))) == []
-        assert state.summary("t") is None
-    assert "v2/summaries-1.lance is set aside and will be rebuilt" in caplog.text
-    add_partials(state, "t", [stored("a", x=1)])
-    state.expire({"t": frozenset()})
-    add_summary(state, "t", first, blocks(first, "x", "y"))
-    assert open_state(str(folder)).summary("t") == first
-    assert (folder / "v2" / "summaries-2.lance").exists()
 
 
 def test_summaries_that_do_not_decode_are_not_used(
