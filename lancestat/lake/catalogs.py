@@ -328,10 +328,7 @@ class CatalogClient:
             pending += ((*namespace, name) for name in reversed(inner))
 
     def _flat_places(self, tables: Iterable[str]) -> dict[tuple[str, ...], str]:
-        """Where tables are that a directory catalog finds by the names of their folders.
-
-        It would look into each folder to describe it; there are none where it has a manifest.
-        """
+        """Where tables are that a directory catalog without a manifest finds by folder names."""
         if not self._root or self._has_manifest():
             return {}
         path = local_path(self._root)
@@ -358,10 +355,7 @@ class CatalogClient:
             return self._listed
 
     def places(self, tables: Sequence[TableName]) -> Iterator[tuple[TableName, str, bool]]:
-        """Yield the URIs of tables that may be described, each asked for once a minute.
-
-        With each comes whether the catalog owns versions.
-        """
+        """Yield the URIs of tables that may be described, and whether the catalog owns versions."""
         from lance_namespace import DescribeTableRequest
 
         until = time.monotonic() + BOUNDS.locating_seconds
@@ -497,10 +491,7 @@ def require_time(until: float) -> None:
 
 
 def _answered(ask: Callable[[], T], seconds: float = math.inf) -> T:
-    """Return the answer to one request, or raise _NoAnswerError after so many seconds.
-
-    The thread that waits does not keep the process from ending.
-    """
+    """Return the answer to one request, or raise _NoAnswerError after so many seconds."""
     answer: Future[T] = Future()
 
     def wait() -> None:
@@ -673,8 +664,7 @@ def declare(catalog: Catalog, table: TableName, base: Mapping[str, str]) -> Loca
 
 
 def tables_at(uri: str, catalogs: Mapping[str, Catalog]) -> Iterator[tuple[TableName, bool]]:
-    """Yield the tables of catalogs that are the dataset at a URI, and whether their catalog owns
-    it.
+    """Yield the tables of catalogs that are the dataset at a URI, and whether it is the catalog's.
 
     Tables whose names occur in the last folder of the URI are asked for first, and the others only
     where none of those matches. LakeError where a catalog cannot be listed.

@@ -87,10 +87,7 @@ CommitOutcome = Landed | Conflict
 
 @dataclass(frozen=True, slots=True)
 class VersionIs:
-    """The latest version is the one that was read, or a later one if `or_later`.
-
-    A commit can still slip in; the change has then landed late.
-    """
+    """The latest version is the one that was read, or a later one if `or_later`."""
 
     pin: Pin
     or_later: bool = False
@@ -154,10 +151,7 @@ def commit(
     Lance rebases it onto compatible commits, up to 20 times. It is not rebased if it requires one
     version, nor if it is an Overwrite, which Lance considers compatible with any commit. `undo`
     gets the dataset at the version that the change made, to revert it; `SameDataset` needs it.
-
-    Raises:
-        LakeError: A requirement cannot be checked.
-        BaseException: What Lance raises for any failure but a conflict.
+    Raises whatever Lance does for any failure but a conflict.
     """
     for requirement in requirements:
         detail = requirement.violation(storage_options)

@@ -220,8 +220,7 @@ _T = TypeVar("_T")
 class Process:
     """A process, distinct from later ones with its number and from those of other hosts.
 
-    `host` is a boot of a host or a container there; `started` is in clock ticks since then, or
-    None.
+    `host` is a boot of a host or a container there, `started` in clock ticks since then.
     """
 
     host: str
@@ -508,11 +507,7 @@ class FolderStorage:
         return stat.S_ISREG(status.st_mode) and status.st_size == size_bytes
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
-        """Write a small file, so that it is there wholly or not at all.
-
-        Its folder must exist, unless `make_folder`: then it is made, even where others remove it
-        meanwhile.
-        """
+        """Write a small file wholly or not at all, if need be with its folder (`make_folder`)."""
         file = self.root / path
 
         def make_and_write() -> None:

@@ -191,10 +191,7 @@ def _leaves(field: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def fragment_contents(snapshot: Snapshot, columns: Sequence[Field]) -> tuple[FragmentContent, ...]:
-    """Return the content of `leaves` in every fragment that has live rows, in row order.
-
-    A change of other columns, or of the version alone, changes nothing.
-    """
+    """Return the content of `leaves` in every fragment that has live rows, in row order."""
     live = {fragment.id: fragment.rows for fragment in snapshot.fragments if fragment.rows}
     fragments = tuple(fragment for fragment in snapshot.fragments if fragment.id in live)
     groups = column_groups(replace(snapshot, fragments=fragments), columns)
@@ -206,10 +203,7 @@ def fragment_contents(snapshot: Snapshot, columns: Sequence[Field]) -> tuple[Fra
 
 
 def stored_contents(snapshot: Snapshot, columns: Sequence[Field]) -> tuple[FragmentContent, ...]:
-    """Return the same as `fragment_contents` as if no row were deleted, `rows` being physical ones.
-
-    Fragments without live rows are left out here, too.
-    """
+    """Return `fragment_contents` as if no row were deleted, `rows` being physical ones."""
     whole = tuple(
         replace(fragment, deletion_file=None, deleted_rows=0)
         for fragment in snapshot.fragments

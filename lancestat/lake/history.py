@@ -59,10 +59,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One version: how it came about. `operation` is Lance's name for it, for messages.
-
-    `rewrites` is what a compaction moved, as far as the manifests before and after confirm it.
-    """
+    """One version: how it came about. `operation` is Lance's name for it, for messages."""
 
     version: int
     effect: Effect
@@ -115,14 +112,8 @@ def commits_since(
 ) -> History:
     """Read the commits of a dataset after `version` from its transactions.
 
-    A commit whose transaction is missing, unreadable or of an unknown kind is UNKNOWN.
-
-    Args:
-        dataset: Open, at any version.
-        version: The version that is known already.
-        until: The last version to read; the dataset's own when None.
-        limit: Read at most this many commits, the newest.
-        threads: Read this many transactions concurrently.
+    A commit whose transaction is missing, unreadable or of an unknown kind is UNKNOWN. `until` is
+    the last version to read, the dataset's own when None. The newest `limit` commits are read.
     """
     last = dataset.version if until is None else until
     versions = range(max(version + 1, last + 1 - limit), last + 1)

@@ -119,10 +119,7 @@ def read_failure(
 def pinned_history(
     pin: Pin, storage_options: Mapping[str, str] | None = None
 ) -> Iterator[lance.LanceDataset]:
-    """Open a dataset to read its earlier versions, and see afterwards that they were its own.
-
-    LakeError as `open_pinned`, before or after the block.
-    """
+    """Open a dataset to read its earlier versions, and see afterwards that they were its own."""
     dataset = open_pinned(pin, storage_options=storage_options)
     with pinned_reads(pin, storage_options):
         yield dataset
@@ -262,10 +259,7 @@ def snapshot(
     uri: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
-    """Take a snapshot of an open dataset from its manifest alone.
-
-    `uri` is how the project names it; the dataset's own URI when None.
-    """
+    """Take a snapshot of an open dataset, which the project may call `uri`, from its manifest."""
     uri = dataset.uri if uri is None else uri
     with readable(uri, storage_options=storage_options):
         metadata = (fragment.metadata for fragment in dataset.get_fragments())
@@ -333,10 +327,7 @@ def observe_at(
 
 
 def version_at(uri: str, moment: datetime, storage_options: Mapping[str, str] | None = None) -> int:
-    """Return the version that was the latest at an instant, by its writers' clocks.
-
-    VersionMissing if every version that is left was committed later.
-    """
+    """Return the version that was the latest at an instant; VersionMissing if none is left."""
     observed = observe_dataset(uri, storage_options=storage_options)
     with pinned_history(pin_of(observed, uri), storage_options) as dataset:
         versions = dataset.versions()
@@ -350,11 +341,7 @@ def version_at(uri: str, moment: datetime, storage_options: Mapping[str, str] | 
 
 
 def parse_version(text: str) -> int:
-    """Return the version that an option's text means.
-
-    Raises:
-        InvalidVersion: It is not a whole number from 1 on.
-    """
+    """Return the version that an option's text means; InvalidVersion if there is none."""
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_LARGEST_VERSION))):
         raise _not_a_version(text)

@@ -215,7 +215,7 @@ class PlanOptions:
 class ObservedDataset:
     """A Lance dataset as the plan saw it; one that could not be opened has a code of an error only.
 
-    `identity` is the state's name for it (`state.identity`), `uri` is fit to be shown.
+    `identity` is the state's name for it (`state.values`), `uri` is fit to be shown.
     """
 
     identity: str

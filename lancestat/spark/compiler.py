@@ -134,10 +134,7 @@ def sources() -> dict[str, str]:
 
 
 def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
-    """Compile Java sources, given by file name, into a jar that lives as long as this process.
-
-    Names of Spark 4's classes are replaced by those of the running Spark.
-    """
+    """Compile Java sources, given by file name, into a jar that lives as long as this process."""
     jvm: Any = spark._jvm
     util = jvm.org.codehaus.commons.compiler.util.resource
     class_files = jvm.java.util.HashMap()

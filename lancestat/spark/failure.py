@@ -148,10 +148,7 @@ class Outage:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failed(self) -> None:
-        """Take in that a request was not answered; say so at once, and every ten seconds.
-
-        SparkNotStarted once the server has not answered for the whole time.
-        """
+        """Take in that a request was not answered; SparkNotStarted once the time is over."""
         with self._lock:
             now = self.clock()
             if self._began is None or now - self._last > _APART_SECONDS:

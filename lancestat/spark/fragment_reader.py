@@ -48,11 +48,7 @@ _opened: dict[_Key, lance.LanceDataset] = {}
 
 
 def pinned_dataset(pin: Pin, storage_options: Mapping[str, str]) -> lance.LanceDataset:
-    """Open a pinned dataset, and keep it open for the worker's next items of the same table.
-
-    Raises:
-        LakeError: as `lake.open.open_pinned`.
-    """
+    """Open a pinned dataset, and keep it open for the worker's next items of the same table."""
     key = (pin, tuple(sorted(storage_options.items())))
     if key not in _opened:
         while len(_opened) >= OPEN_DATASETS:
@@ -75,19 +71,12 @@ def read_range(
     limit: int | None = None,
     row_bytes: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the live rows of a range.
+    """Yield the live rows of a range: of live rows without a filter, else of physical ones.
 
-    Args:
-        dataset: The table at the version to read.
-        rows: Live rows without a filter, else physical ones.
-        columns: Names; without any, batches have one row, the number of rows as an int64.
-        storage_options: The secrets in them are kept out of messages.
-        filter: In Lance's SQL.
-        limit: Without a filter, read no more rows than this; with one, the caller stops.
-        row_bytes: An estimate of the bytes of a row, which bounds the first batch.
-
-    Raises:
-        LakeError: the name of a column, the fragment or its files cannot be read.
+    Without columns batches have one row, the number of rows as an int64. `filter` is in Lance's
+    SQL. Without one no more rows than `limit` are read; with one, the caller stops. `row_bytes` is
+    an estimate of the bytes of a row, which bounds the first batch. LakeError if the name of a
+    column, the fragment or its files cannot be read.
     """
     unreadable = [name for name in columns if not is_readable_name(name)]
     if unreadable:

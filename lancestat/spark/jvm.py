@@ -177,9 +177,7 @@ def start_jvm(
 
     `conf` reaches the JVM in a private file, since command lines are public. `quiet` keeps what the
     JVM prints. A short-lived JVM of a local master does not optimise its code for a long life.
-
-    Raises:
-        RunError: there is no Java, it is too old, or the JVM ended immediately.
+    RunError if there is no Java, it is too old, or the JVM ended immediately.
     """
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway

@@ -96,11 +96,7 @@ def require_free_place(
 
 
 def package_settings(path: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return Spark settings with which executors import modules from a package.
-
-    `path` is a local path or a URI that Spark can read; archives and module paths in `conf` are
-    kept.
-    """
+    """Return Spark settings with which executors import from a package at a path or URI."""
     archives = [conf.get("spark.archives"), f"{path}#{FOLDER}"]
     modules = [conf.get("spark.executorEnv.PYTHONPATH"), FOLDER]
     return {

@@ -79,11 +79,7 @@ def start_session(
     With a Spark Connect server, it is a new session there. Else the target's configuration takes
     precedence over lancestat's `defaults`. Storage options never become Spark properties. `quiet`
     shows what the JVM prints only if it fails to start; the code of a short-lived one is not
-    optimised.
-
-    Raises:
-        RunError: there is no Java, it is too old, the JVM did not start, or the server cannot be
-    reached.
+    optimised. RunError if Spark does not start or the server cannot be reached.
     """
     running = running_session()
     if running is not None:
@@ -240,10 +236,7 @@ def require_classic(session: object) -> None:
 
 
 def classic_session(target: Target, app_name: str) -> SparkSession:
-    """Return what `start_session` does, for work in the driver's JVM.
-
-    SparkConnectSession where the process, or else the target, has a session of Spark Connect.
-    """
+    """Return `start_session`, or raise SparkConnectSession where that is of Spark Connect."""
     running = running_session()
     if running is None and remote_of(target) is not None:
         raise SparkConnectSession(NEEDS_JVM, hint=_ELSEWHERE)
@@ -302,11 +295,9 @@ _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 def connect(
     remote: str, conf: Mapping[str, str], app_name: str, timeout: timedelta = CONNECT_TIMEOUT
 ) -> SparkSession:
-    """Return a new session on a Spark Connect server, which is tried for `timeout` when it is
-    silent.
+    """Return a new session on a Spark Connect server, which is retried for `timeout`.
 
-    Raises:
-        SparkNotStarted: the server cannot be reached or refuses, PySpark is older than 4.0, or
+    SparkNotStarted if the server cannot be reached or refuses, PySpark is older than 4.0, or
     libraries are missing.
     """
     # PySpark 4.0 has both. Over Spark 3.5's Connect lancestat's jobs were seen not to end.
@@ -406,10 +397,7 @@ def uses_package(target: Target) -> bool:
 
 
 def joins_by_nearest_by(target: Target, session: SparkSession | None = None) -> bool:
-    """Whether Spark's `nearestByJoin` can be used for joins: not over Spark Connect.
-
-    `session` is the one that will be used, where that is known.
-    """
+    """Whether Spark's `nearestByJoin` can be used for joins: not over Spark Connect."""
     return has_nearest_by_join() and not _is_over_connect(target, session)
 
 
@@ -499,14 +487,10 @@ class RunSession:
     ) -> Iterator[tuple[SparkSession, str]]:
         """Lend the session, which is started if need be, and a group of jobs that `cancel` ends.
 
-        `what` is being done, for the message of `Cancelled`; `before_start` is called where a
-        session has to be started.
-
-        Raises:
-            SparkNotStarted: Spark did not start, or its server has gone. Later calls raise the same
-        one at once.
-            SessionLostError: The Spark Connect server restarted meanwhile; what was done is lost.
-            Cancelled: The run was cancelled.
+        `what` is being done, for messages; `before_start` is called where a session has to be
+        started. SparkNotStarted if Spark did not start or its server has gone, also for all later
+        calls; SessionLostError if the server restarted meanwhile; Cancelled once the run was
+        cancelled.
         """
         session = self._started(before_start)
         with self._cancellable(session, what) as group:
@@ -531,10 +515,7 @@ class RunSession:
             self._groups.discard(group)
 
     def _without(self, session: SparkSession) -> Exception:
-        """Return the error for work on a session that its server has forgotten.
-
-        A session that this one started is dropped: what comes next starts another.
-        """
+        """Drop an own session that its server has forgotten, and return the error for its work."""
         with self._starting:
             if not self._is_own_session:
                 self._failure = self._failure or SparkNotStarted(

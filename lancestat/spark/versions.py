@@ -53,10 +53,7 @@ TIME_SETTING = "spark.sql.timeType.enabled"
 
 
 def java_sources(spark: SparkSession, sources: Mapping[str, str]) -> dict[str, str]:
-    """Return Java sources with the names that the classes of the running Spark have.
-
-    Those about NEAREST BY are left out where Spark has no such joins.
-    """
+    """Return the Java sources for the running Spark, with the names that its classes have."""
     has_nearest_by = has_nearest_by_join()
     texts = {
         name: text
@@ -316,10 +313,7 @@ def _preferred(context: SparkContext) -> str:
 
 
 def python_error(what: str, reason: str, text: str) -> LancestatError | None:
-    """Return the error of a job whose workers run an unsuitable Python, None for other failures.
-
-    `reason` is what a worker raised, or the driver, `text` all that Spark says of the failure.
-    """
+    """Return the error of a job whose workers run an unsuitable Python, None for other failures."""
     missing = _MISSING_MODULE.search(reason)
     other = _OTHER_MINOR.search(text) if "PYTHON_VERSION_MISMATCH" in text else None
     workers = _local_workers()
@@ -349,10 +343,7 @@ def python_error(what: str, reason: str, text: str) -> LancestatError | None:
 
 
 def _local_workers() -> str | None:
-    """Return the Python that workers on this machine run; None where they run elsewhere.
-
-    Of several Sparks in one process there is one at a time.
-    """
+    """Return the Python that workers on this machine run; None where they run elsewhere."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

@@ -78,14 +78,13 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """A table's fragments in groups, and the identity of the content whose merged partials are
-    stored.
+    """The groups of a table's fragments, and the content whose merged partials are stored.
 
-    It was made for `version`, whose manifest `manifest` identifies (`lake.pin`): it holds for that
-    manifest without further proof, and for any other where digests agree. `groups` are the ids of
-    the fragments in each, ascending; `blocks` count the consecutive groups that are stored
-    together. `contents` has, by field key, one digest per group over the fingerprints of its
-    fragments (`state.summaries.group_digest`), empty where nothing is stored.
+    It was made for `version`, whose manifest `manifest` identifies (`lake.snapshot.Pin`): it holds
+    for that manifest without further proof, and for any other where digests agree. `groups` are the
+    ids of the fragments in each, ascending; `blocks` count the consecutive groups that are stored
+    together. `contents` has, by field key, one `state.partials.group_digest` per group, empty where
+    nothing is stored.
     """
 
     version: int

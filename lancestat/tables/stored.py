@@ -31,7 +31,7 @@ class TableRecord:
     columns, `values` the `lance.stats.*` entries as published, `kept` those of columns that are
     never published, `bounds` the string and binary bounds that the manifest cannot hold (hex),
     `histograms` the columns whose partials have quantiles. `manifest` identifies the manifest of
-    `version` (`lake.pin`).
+    `version` (`lake.snapshot.Pin`).
     """
 
     table: str
