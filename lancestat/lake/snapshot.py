@@ -68,7 +68,7 @@ def _mapped(arrow_type: pa.DataType, extensions: Mapping[str, str]) -> str | Non
     if types.is_map(arrow_type):
         arguments = (arrow_type.key_type, arrow_type.item_type)
         return _generic("map", [_mapped(argument, extensions) for argument in arguments])
-    if any(is_list(arrow_type) for is_list in _list_predicates()):
+    if hasattr(arrow_type, "value_field"):
         return _generic("array", [_mapped(arrow_type.value_type, extensions)])
     if types.is_decimal128(arrow_type):
         return f"decimal({arrow_type.precision},{arrow_type.scale})"
@@ -89,14 +89,6 @@ def _generic(name: str, arguments: list[str | None]) -> str | None:
 
 
 _Predicate = Callable[["pa.DataType"], bool]
-
-
-@cache
-def _list_predicates() -> tuple[_Predicate, ...]:
-    from pyarrow import types
-
-    names = ("is_list", "is_large_list", "is_fixed_size_list", "is_list_view", "is_large_list_view")
-    return tuple(getattr(types, name) for name in names)
 
 
 @cache

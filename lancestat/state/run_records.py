@@ -122,7 +122,8 @@ def read_records(
     """The newest record of every node of a kind, by key; only those are read and decoded."""
     rows = dataset.to_table(columns=["id", "table", "record", "kind"])
     kinds = rows.column("kind").to_pylist()
-    positions = [p for p in _newest_records(rows).tolist() if kinds[p] == kind]
+    newest = _newest(rows, "table", rows.column("record"))
+    positions = [p for p in newest.tolist() if kinds[p] == kind]
     if not positions:
         return {}
     stored = dataset.take(positions, columns=["table", "record_json"])
@@ -194,10 +195,7 @@ def read_digests(dataset: LanceDataset) -> dict[str, str]:
 
 def newest_record_positions(dataset: LanceDataset) -> NDArray[np.int64]:
     """Positions of the rows that hold the newest record of a table or a join, ascending."""
-    return _newest_records(dataset.to_table(columns=["id", "table", "record"]))
-
-
-def _newest_records(rows: pa.Table) -> NDArray[np.int64]:
+    rows = dataset.to_table(columns=["id", "table", "record"])
     return _newest(rows, "table", rows.column("record"))
 
 
