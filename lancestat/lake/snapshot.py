@@ -409,6 +409,11 @@ class Span:
     weight: float
     is_whole: bool = True
 
+    def range(self, first: int, last: int) -> RowRange:
+        """Return the rows `first` to before `last`, without a count up to the fragment's end."""
+        is_to_the_end = last == self.rows and self.is_whole
+        return RowRange(self.fragment_id, first, None if is_to_the_end else last - first)
+
 
 def split(
     spans: Sequence[Span], cores: int, sizes: TaskSizes
@@ -490,8 +495,7 @@ def _ranges(spans: Sequence[Span], start: _Cut, stop: _Cut) -> Iterator[tuple[in
         first = start[1] if index == start[0] else 0
         last = stop[1] if index == stop[0] else span.rows
         if last > first or (span.rows == 0 and index < stop[0]):
-            to_the_end = last == span.rows and span.is_whole
-            yield index, RowRange(span.fragment_id, first, None if to_the_end else last - first)
+            yield index, span.range(first, last)
 
 
 def count_rows(fragment: lance.LanceFragment, filter: str | None = None) -> int:
