@@ -133,9 +133,8 @@ def is_readable_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A top-level column; `id` is Lance's field id, `spark_type` its Spark catalog string.
-
-    `spark_type` is None where Spark has no such type (decimal256, unions).
+    """A top-level column with Lance's field id, and its Spark catalog string if Spark has such a
+    type.
     """
 
     id: int
@@ -288,10 +287,7 @@ def committed_at(dataset: lance.LanceDataset) -> datetime:
 def fragment_values(
     metadata: Iterable[lance.FragmentMetadata], shared: FieldIds
 ) -> Iterator[Fragment]:
-    """Yield fragments as values, one at a time, with the field ids of like files shared.
-
-    A manifest of 100,000 fragments of 200 columns names twenty million ids; shared, they are 200.
-    """
+    """Yield fragments as values, one at a time, with the field ids of like files shared."""
     return (_fragment(fragment, shared) for fragment in metadata)
 
 

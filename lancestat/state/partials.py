@@ -278,10 +278,7 @@ def _batches(
 def _rows(
     batch: pa.RecordBatch, missing: Mapping[bytes, Collection[str]]
 ) -> Iterator[tuple[bytes, list[tuple[str, bytes | None]] | None]]:
-    """Yield the missing partials of each row by the fields asked for; None where it is malformed.
-
-    `missing` is looked up row by row, since the caller takes out what it has got.
-    """
+    """Yield the missing partials of each row by the fields asked for; None for a malformed row."""
     column = batch.column("partials")
     offsets, values = column.offsets.to_pylist(), column.values
     keys = batch.column("fingerprints").to_pylist()
@@ -485,11 +482,7 @@ def only_stored(summary: TableSummary, stored: Collection[BlockKey]) -> TableSum
 
 
 def encode_summary(summary: TableSummary) -> bytes:
-    """The stored form of a head: compressed JSON.
-
-    Fragment ids are written as runs of consecutive ones, and digests once for all fields that have
-    the same.
-    """
+    """The stored form of a head: compressed JSON, with runs of fragment ids."""
     shared: dict[tuple[bytes, ...], list[str]] = {}
     for field, digests in summary.contents.items():
         shared.setdefault(digests, []).append(field)

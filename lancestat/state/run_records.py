@@ -234,10 +234,7 @@ def _of_newest_runs(rows: pa.Table, order: NDArray[np.int64], limit: int) -> NDA
 def read_outcomes(
     dataset: LanceDataset, target: str, limit: int, *, recorded_kind: str | None = None
 ) -> dict[str, tuple[RunRecord, ...]]:
-    """By node, its `limit` newest outcomes under a target; only those are read and decoded.
-
-    With `recorded_kind` those of nodes of that kind, in runs that recorded them.
-    """
+    """By node, its `limit` newest outcomes under a target; with a kind, those that recorded it."""
     more = ["kind", "record"] if recorded_kind else []
     rows = dataset.to_table(columns=["id", "node", "target", *more])
     positions = _newest_outcomes(rows, target, limit, recorded_kind=recorded_kind)

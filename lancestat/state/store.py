@@ -81,10 +81,7 @@ class StateReader:
     def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
         """The newest record of every node of a kind, by key.
 
-        Args:
-            kind: That of the nodes.
-            decode: Returns the record of its JSON; a record for which it raises ValueError is left
-                out.
+        A record for whose JSON `decode` raises ValueError is left out.
         """
         self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
@@ -196,12 +193,10 @@ class StateReader:
 
 
 class LanceState(StateReader):
-    """The state as a run writes it.
+    """The state as a run writes it, created when something is written.
 
-    Args:
-        folder: Where it is; created when something is written.
-        retention: How long a version stays readable after a newer one.
-        clock: Stamps what is written.
+    `retention` is how long a version stays readable after a newer one; `clock` stamps what is
+    written.
     """
 
     def __init__(

@@ -74,10 +74,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def is_lance_failure(error: BaseException) -> bool:
-    """Return whether Lance may have raised `error`: not a mistake in our own code.
-
-    A path that Python cannot encode says nothing of what is stored there.
-    """
+    """Return whether Lance may have raised `error`: not a mistake in our own code."""
     if is_of_file_names(error):
         return False
     if isinstance(error, (ValueError, OSError, RuntimeError)) or is_panic(error):
@@ -290,8 +287,7 @@ class StoredTable:
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches of the latest version; none where there is no dataset or it is damaged.
 
-        When a clean-up takes files away under the scan, `batches` is called again with the version
-        that is then the latest, so it reads what the caller is still missing.
+        When a clean-up takes files away, `batches` is called again, for what is still missing.
         """
         for again in (False, True):
             dataset = self.dataset(latest=True)
@@ -377,10 +373,7 @@ class StoredTable:
         attempt: int,
         dataset: LanceDataset | None = None,
     ) -> CommitOutcome | None:
-        """Commit on the latest version of `dataset`, or create one; None where it is damaged.
-
-        After a conflict this waits, the longer the later the attempt.
-        """
+        """Commit on the latest version of `dataset`, or create one; None where it is damaged."""
         try:
             version = 0 if dataset is None else dataset.latest_version
             outcome = commit(uri, operation, version, storage_options=self._folder.options)
