@@ -169,15 +169,9 @@ def discovered(spec: ProjectSpec, threads: int = 8) -> ProjectSpec:
     catalogs = {**spec.target.catalogs, **_folders(spec)}
     spec = replace(spec, target=replace(spec.target, catalogs=catalogs))
     listed = listed_places(spec, spec.sources, threads)
-    listings = [_matched(source, listed[source.catalog_name]) for source in spec.sources]
     spec = replace(spec, source_notes=tuple(_pattern_notes(spec, listed)))
-    found = _assigned(spec.sources, listings)
-    is_one = _has_one_catalog(spec)
-    asked = [table for table, source in found.items() if source.catalog is None or not is_one]
-    places = locate(asked, catalogs, lambda name: spec.options.declared(name.uri), threads=threads)
-    merger = _Merger(spec, places)
-    for table, source in found.items():
-        merger.add(table, source)
+    listings = [_matched(source, listed[source.catalog_name]) for source in spec.sources]
+    merger = _merged(spec, listings, asks_catalogs=True)
     errors = [
         (source, listing)
         for source, listing in zip(spec.sources, listings, strict=True)
@@ -204,21 +198,33 @@ def found_tables(
     Declared tables, and those that get no usable name, are not among them.
     """
     listings = [_matched(source, listed.get(source.catalog_name, [])) for source in spec.sources]
-    found = _assigned(spec.sources, listings)
-    folders = {**spec.target.catalogs, **_folders(spec)}
-    in_folders = [table for table, source in found.items() if source.catalog is None]
-    places = locate(in_folders, folders, lambda name: spec.options.declared(name.uri))
-    merger = _Merger(spec, places, asks_catalogs=False)
-    for table, source in found.items():
-        merger.add(table, source)
+    merger = _merged(spec, listings, asks_catalogs=False)
+    places = {
+        table: canonical_uri(place.uri)
+        for table, place in merger.places.items()
+        if isinstance(place, LocatedTable)
+    }
     return [
-        FoundTable(source, table, name, _place(table, places.get(table)))
+        FoundTable(source, table, name, places.get(table, table.uri))
         for name, table, source in merger.usable()
     ]
 
 
-def _place(table: TableName, place: LocatedTable | LakeError | None) -> str:
-    return canonical_uri(place.uri) if isinstance(place, LocatedTable) else table.uri
+def _merged(
+    spec: ProjectSpec, listings: Sequence[list[TableName] | LakeError], *, asks_catalogs: bool
+) -> _Merger:
+    found: dict[TableName, Source] = {}
+    for source, listing in zip(spec.sources, listings, strict=True):
+        for table in () if isinstance(listing, LakeError) else listing:
+            found.setdefault(table, source)
+    is_asked = asks_catalogs and not _has_one_catalog(spec)
+    asked = [table for table, source in found.items() if source.catalog is None or is_asked]
+    catalogs = {**spec.target.catalogs, **_folders(spec)}
+    places = locate(asked, catalogs, lambda name: spec.options.declared(name.uri))
+    merger = _Merger(spec, places, asks_catalogs)
+    for table, source in found.items():
+        merger.add(table, source)
+    return merger
 
 
 def listed_places(
@@ -338,16 +344,6 @@ def _matched(source: Source, tables: list[TableName] | LakeError) -> list[TableN
         # Several sources may have the error, each with its own place.
         return type(tables)(tables.message, location=source.location, hint=tables.hint)
     return [table for table in tables if source.matches(table)]
-
-
-def _assigned(
-    sources: Sequence[Source], listings: Sequence[list[TableName] | LakeError]
-) -> dict[TableName, Source]:
-    found: dict[TableName, Source] = {}
-    for source, listing in zip(sources, listings, strict=True):
-        for table in () if isinstance(listing, LakeError) else listing:
-            found.setdefault(table, source)
-    return found
 
 
 @dataclass
@@ -476,20 +472,21 @@ class _Merger:
             self.spec.options.locate(table.uri, place)
             return node
         self.spec.options.locate(place.uri, place.options)
-        return replace(node, uri=place.uri, declared=node)
+        return node.located({node.uri: place.uri})
 
     def _unknown(self, nodes: Sequence[Node]) -> Iterator[Table]:
-        """Yield a node for each name that joins read and that nothing has."""
+        """Yield a node for each name that nodes read and that nothing has."""
         names = {node.name for node in nodes}
-        for join in self.spec.joins:
-            for ref in dict.fromkeys(join.refs):
+        for reader in self.spec.nodes:
+            for ref in dict.fromkeys(reader.refs):
                 if ref in names:
                     continue
                 names.add(ref)
                 tables = [table.name for table in tables_of(nodes) if not is_stand_in(table)]
-                node = Table(ref, f"{SCHEME}unknown/{ref}", join.location)
+                node = Table(ref, f"{SCHEME}unknown/{ref}", reader.location)
                 error = FoundTableMissing(
-                    f"'{join.name}' reads '{ref}', which is neither declared nor found by a source",
+                    f"'{reader.name}' reads '{ref}', which is neither declared nor found by a "
+                    "source",
                     location=node.location,
                     hint=did_you_mean(ref, tables),
                 )
