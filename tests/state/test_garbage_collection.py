@@ -141,7 +141,7 @@ def test_uncommitted_files_of_a_killed_writer_are_removed_when_no_writer_is_acti
     data = folder / "v2" / "partials-1.lance" / "data"
     assert len(list(data.iterdir())) == 2
     state = open_state(str(folder))
-    with state.writers.writing():
+    with state.writing():
         collect_state_garbage(state, frozenset({"t"}), dry_run=False)
         assert len(list(data.iterdir())) == 2, "it may be what this writer is about to commit"
     collect_state_garbage(state, frozenset({"t"}), dry_run=True)
