@@ -16,6 +16,7 @@ ARCHIVE := $(VENV)/spark.jsa
 # pytest keeps the tests that it has rewritten beside them, also where Python may not write bytecode.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
     --no-loadscope-reorder
+NO_JVM := not spark and not fault and not s3
 # JVMs of tests have two cores and small heaps, for which other collectors start too many threads.
 WITH_SPARK = JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE)) -XX:+UseSerialGC"
 
@@ -41,8 +42,8 @@ install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need
 # Java is out of reach, so that a test which needs it without saying so fails on every machine. These
 # tests wait for a third of their time: a third process uses two cores better.
 .PHONY: check
-check: machine-check install browser lint compiled ## Check style, types and layers, then run the tests that start no JVM
-	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "not spark and not fault and not s3"
+check: machine-check install browser lint compiled ## Check style, types and layers, then run the tests that start no JVM and install nothing
+	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel"
 
 .PHONY: test
 test: machine-test install browser lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test, some with a share of their cases
@@ -68,7 +69,7 @@ lowest: machine-check install browser ## Run tests that start no JVM with the ol
 	    --group test --group docs --group release
 	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --no-deps --editable .
 	@$(VENV)-lowest/bin/python -m pytest -q -n $(WORKERS) --hypothesis-profile=quick \
-	    --ignore tests/cli --ignore tests/ci --ignore tests/spark -m "not spark and not fault and not s3"
+	    --ignore tests/cli --ignore tests/ci --ignore tests/spark -m "$(NO_JVM)"
 
 .PHONY: cluster
 cluster: machine-matrix install compiled ## Kill processes of a Spark cluster while it works, at random moments, and compare
@@ -97,7 +98,7 @@ generate: install ## Generate schemas/, docs/reference/{yaml,errors}.md from the
 
 .PHONY: golden
 golden: install ## Rewrite tests/golden; read the difference before you commit it
-	@$(BIN)/python -m pytest -q -m "not spark and not fault and not s3" --update-golden
+	@$(BIN)/python -m pytest -q -m "$(NO_JVM)" --update-golden
 	@git --no-pager diff --stat -- tests/golden
 
 .PHONY: site

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.documents.clean import CleanEnvironment, Distributions, build, install
@@ -17,3 +19,11 @@ def clean(
     distributions: Distributions, tmp_path_factory: pytest.TempPathFactory
 ) -> CleanEnvironment:
     return install(distributions.wheel, tmp_path_factory.mktemp("clean") / "venv")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function):
+            if {"distributions", "clean"} & set(item.fixturenames):
+                item.add_marker("wheel")
