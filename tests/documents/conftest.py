@@ -23,7 +23,7 @@ def clean(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function):
-            if {"distributions", "clean"} & set(item.fixturenames):
-                item.add_marker("wheel")
+    here = (item for item in items if Path(__file__).parent in item.path.parents)
+    for item in here:
+        if {"distributions", "clean"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("wheel")

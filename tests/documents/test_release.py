@@ -12,6 +12,8 @@ import pytest
 from lancestat import __version__
 from tests.documents.clean import ROOT
 
+pytestmark = pytest.mark.wheel
+
 NEXT = "9.8.7"
 DATED = f"## {NEXT} - 2026-12-01"
 
