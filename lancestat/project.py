@@ -684,7 +684,8 @@ class Project:
                 hint="declare a table over its result",
             )
         names = [table.name for table in self.spec.tables]
-        raise UnknownTable(f"no table '{name}' is declared", hint=did_you_mean(name, names))
+        hint = did_you_mean(name, names, "declared tables")
+        raise UnknownTable(f"no table '{name}' is declared", hint=hint)
 
 
 def _check_plan(plan: object, select: object, exclude: object) -> None:

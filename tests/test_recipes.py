@@ -162,18 +162,20 @@ import json
 import numpy as np
 from pathlib import Path
 from lancestat.joins.search.metrics import metric_named
-from lancestat.joins.search.search import search
+from lancestat.joins.search.search import ExactSearch
 from lancestat.spec.load import load_project
 
 random = np.random.default_rng(5)
 queries, rows = (random.standard_normal((n, 24)).astype(np.float32) for n in (40, 3000))
-found = search(queries, rows, 8, metric_named("negative_dot"))
+nearest = ExactSearch(queries, 8, metric_named("negative_dot"))
+nearest.add(rows, np.arange(len(rows)))
+found = nearest.neighbours()
 products = -(queries.astype("f8") @ rows.astype("f8").T)
-nearest = np.argsort(products, axis=1)[:, :8]
-distances = np.take_along_axis(products, nearest, axis=1).astype(np.float32)
+expected = np.argsort(products, axis=1)[:, :8]
+distances = np.take_along_axis(products, expected, axis=1).astype(np.float32)
 [join] = load_project(Path()).joins
 print(json.dumps([
-    bool((found.positions == nearest).all()),
+    bool((found.positions == expected).all()),
     float(np.abs(found.distances - distances).max()),
     [join.metric, join.max_distance],
 ]))

@@ -142,7 +142,7 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
     elif kind in KINDS:
         click.echo(json_text(editor_schema(kind)), nl=False)
     else:
-        hint = did_you_mean(kind, KINDS) or f"kinds: {', '.join(KINDS)}"
+        hint = did_you_mean(kind, KINDS, "kinds")
         raise UnknownSchema(f"there is no schema of '{kind}'", hint=hint)
 
 

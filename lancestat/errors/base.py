@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, overload
 
 from lancestat.formats import message_lines, visible
 
@@ -23,6 +23,9 @@ class Location:
     def __str__(self) -> str:
         return f"{visible(self.file)}:{self.line}:{self.column}"
 
+
+# So many names are listed in a hint.
+_LISTED = 20
 
 _CLASSES: dict[str, type[LancestatError]] = {}
 
@@ -165,7 +168,25 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return spelled[similar[0]] if similar else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint that names the most similar of `known`, or None when nothing is similar."""
-    similar = nearest(name, known)
-    return f"did you mean '{similar}'?" if similar else None
+@overload
+def did_you_mean(name: str, known: Iterable[str]) -> str | None: ...
+
+
+@overload
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str: ...
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """Return a hint that names the most similar of `known`.
+
+    When nothing is similar, the hint lists the first of them after the words `otherwise`, such as
+    "known keys"; without such words it is None.
+    """
+    names = list(known)
+    similar = nearest(name, names)
+    if similar:
+        return f"did you mean '{similar}'?"
+    if otherwise is None:
+        return None
+    listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+    return f"{otherwise}: {listed or 'none'}"

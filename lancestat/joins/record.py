@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Generic, TypeVar
 
 from lancestat import codec
 from lancestat.codec import Instant
-from lancestat.spec.model import NodeKind
-from lancestat.state.store import StateReader
 from lancestat.state.values import StoredRecord, join_identity
 
 Rows = TypeVar("Rows", bound="int | None", covariant=True)
@@ -158,12 +155,6 @@ class JoinRecord:
     accuracy: Accuracy = UNMEASURED
     distances: JoinDistances | None = None
     groups: JoinGroups | None = None
-
-
-def join_records(state: StateReader) -> Mapping[str, JoinRecord]:
-    """Return the newest record of every join, by the name of its node."""
-    records = state.records(NodeKind.KNN_JOIN.value, decode_record)
-    return {record.node: record for record in records.values()}
 
 
 def stored_record(record: JoinRecord) -> StoredRecord:

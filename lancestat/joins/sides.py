@@ -154,9 +154,6 @@ def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:
     return new if all(fragment.id > then.last_fragment for fragment in new) else ()
 
 
-_SHOWN = 20
-
-
 @dataclass(frozen=True, slots=True)
 class JoinSide:
     """The `left` or the `right` side of a declared join, and what errors call it."""
@@ -222,10 +219,8 @@ def _missing(
     columns: Iterable[str],
     location: Location | None = None,
 ) -> UsageError:
-    columns = list(columns)
-    known = ", ".join(columns[:_SHOWN]) + (", ..." if len(columns) > _SHOWN else "")
     message = f"{side} names column '{column}', which {redact_line(uri)} does not have"
-    hint = did_you_mean(column, columns) or f"its columns: {known or 'none'}"
+    hint = did_you_mean(column, columns, "its columns")
     return side.error(SideColumnMissing, message, hint, location)
 
 

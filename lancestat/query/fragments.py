@@ -82,6 +82,8 @@ class FragmentStatistics:
         self._is_present: Mask = np.bincount(self._group_of, minlength=rest + 1) > 0
         self._fields = {field.name: field for field in fields}
         self._columns: dict[str, ColumnBounds | None] = {}
+        # Every plan of a query over the whole table asks for them, and merging takes milliseconds.
+        self._merged: dict[str, ColumnPartial | None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -136,7 +138,9 @@ class FragmentStatistics:
 
     def partial(self, column: str) -> ColumnPartial | None:
         """Return the partial of a column over the whole table, None where a group is unknown."""
-        return self.partial_of(column, self._is_present)
+        if column not in self._merged:
+            self._merged[column] = self.partial_of(column, self._is_present)
+        return self._merged[column]
 
     def knows(self, column: str) -> bool:
         """Whether the bounds of a column are known in some fragment."""

@@ -218,7 +218,7 @@ def check_options(options: Mapping[str, str]) -> None:
         if str(name).lower() not in known:
             raise InvalidReadOption(
                 f"scans have no option '{name}'",
-                hint=did_you_mean(str(name).lower(), known) or f"options: {', '.join(known)}",
+                hint=did_you_mean(str(name).lower(), known, "options"),
             )
 
 

@@ -154,7 +154,7 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     except Exception as error:
         names = ", ".join(texts)
         raise JavaSourcesRefused(
-            f"Spark's Java compiler refuses {names}: {_jvm_message(error)}"
+            f"Spark's Java compiler refuses {names}: {jvm_message(error)}"
         ) from None
     return _jar({str(path): bytes(class_files[path]) for path in class_files})
 
@@ -179,7 +179,7 @@ def _instance(spark: SparkSession, class_name: str) -> Any:
 
 
 def _not_loaded(class_name: str, error: Exception) -> JavaClassNotLoaded:
-    return JavaClassNotLoaded(f"Spark does not load {class_name}: {_jvm_message(error)}")
+    return JavaClassNotLoaded(f"Spark does not load {class_name}: {jvm_message(error)}")
 
 
 def _jar(files: Mapping[str, bytes]) -> Path:
@@ -193,9 +193,12 @@ def _jar(files: Mapping[str, bytes]) -> Path:
     return path
 
 
-def _jvm_message(error: Exception) -> str:
+def jvm_message(error: Exception) -> str:
+    """Return what the JVM says of an error, or the error's own text where it is Python's."""
     java = getattr(error, "java_exception", None)
-    return str(java.toString() if java is not None else error)
+    if java is not None:
+        return str(java.getMessage() or java.toString())
+    return str(getattr(error, "desc", None) or error)
 
 
 def write_extension_jar(path: Path, *, is_replaced: bool = False) -> tuple[int, str]:

@@ -240,10 +240,9 @@ def _term(graphs: Sequence[_Graph], part: str, word: str, strict: bool) -> list[
 
 
 def _nothing(core: str, known: Sequence[str]) -> NothingSelected:
-    valid = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     return NothingSelected(
         f"selector {quoted(core)} matches nothing",
-        hint=did_you_mean(core, known) or f"known: {valid or 'none'}",
+        hint=did_you_mean(core, known, "known"),
     )
 
 

@@ -528,10 +528,8 @@ def _check_usable(pattern: ColumnPattern, column: AvailableColumn, table: str) -
 
 
 def _unknown_column(pattern: ColumnPattern, columns: Iterable[str], table: str) -> SpecError:
-    known = list(columns)
-    listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
     return UnknownColumn(
         f"table '{table}' has no column {quoted(pattern.text)}",
         location=pattern.location,
-        hint=did_you_mean(pattern.text, known) or f"its columns: {listed or 'none'}",
+        hint=did_you_mean(pattern.text, columns, "its columns"),
     )

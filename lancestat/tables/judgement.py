@@ -541,10 +541,9 @@ def _resolved(assessment: TableAssessment, name: str, is_case_sensitive: bool) -
             hint="set spark.sql.caseSensitive to true",
         )
     if not matches:
-        listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
         raise InvalidColumnChoice(
             f"table '{table}' has no column '{name}'",
-            hint=did_you_mean(name, columns) or f"its columns: {listed or 'none'}",
+            hint=did_you_mean(name, columns, "its columns"),
         )
     return matches[0]
 

@@ -16,11 +16,11 @@ from pyspark.sql import functions as sf
 import lancestat
 from lancestat.errors import LancestatError
 from lancestat.joins.action import JoinAction
-from lancestat.joins.record import join_records
 from lancestat.runs.actions import Skip
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
 from tests.joins.joined import vectors
+from tests.joins.records import join_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

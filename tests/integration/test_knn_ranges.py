@@ -15,7 +15,6 @@ from pyspark.sql import functions as sf
 
 from lancestat.errors import LancestatError, UsageError
 from lancestat.joins.action import JoinAction
-from lancestat.joins.record import join_records
 from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.work import JoinRequest, PinnedTable, Rows, SelfPairs
 from lancestat.lake.open import snapshot
@@ -33,6 +32,7 @@ from tests.integration.test_knn_keys import (
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
 from tests.joins.joined import vectors
+from tests.joins.records import join_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,6 @@ from pyarrow import parquet
 from lancestat import Project
 from lancestat.errors import RunError
 from lancestat.joins.action import JoinAction
-from lancestat.joins.record import join_records
 from lancestat.joins.run import JoinEvaluation, JoinOpener
 from lancestat.joins.search.work import JoinWork, OutputFormat
 from lancestat.joins.spark.engine import SparkJoin
@@ -38,6 +37,7 @@ from lancestat.spec.model import KnnSide, Target
 from tests.integration import knn_oracle
 from tests.interpreted import INTERPRETED, short_lived
 from tests.joins.joined import JoinWorld, vectors
+from tests.joins.records import join_records
 from tests.joins.search.counted_distances import assert_counted
 from tests.joins.search.results import SCHEMA, add, put
 from tests.joins.search.results import rows as numbered_rows

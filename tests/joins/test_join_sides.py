@@ -16,13 +16,14 @@ from pyarrow import parquet
 from lancestat import Project
 from lancestat.errors import Location, SideUnreadable
 from lancestat.joins.action import JoinAction
-from lancestat.joins.record import JoinGroups, decode_record, join_records, stored_record
+from lancestat.joins.record import JoinGroups, decode_record, stored_record
 from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
 from lancestat.presentation.words import stage_lines
 from lancestat.runs.actions import Action, Blocked, OnStage, Reason, Skip
 from lancestat.runs.result import planned
 from lancestat.spec.model import KnnJoin, KnnSide, Target
 from tests.joins.joined import JoinWorld, for_parquet, opened, vectors
+from tests.joins.records import join_records
 from tests.presentation.rendering import as_text
 from tests.runs.world import PLACE, scan_locally
 from tests.state.fresh import FreshState

@@ -26,7 +26,6 @@ from lancestat.joins.record import (
     RankDistances,
     ResultRecord,
     decode_record,
-    join_records,
     stored_record,
 )
 from lancestat.state.retention import collect_state_garbage
@@ -34,6 +33,7 @@ from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun, RunRecord, join_identity
 from lancestat.tables.stored import stored_record as stored_table
 from lancestat.tables.stored import table_records
+from tests.joins.records import join_records
 from tests.state.conftest import EPOCH, record, run
 
 MakeState = Callable[[], LanceState]

@@ -38,15 +38,6 @@ _TILE_QUERIES = 2048
 _WIDE_ELEMENTS = 1 << 17
 
 
-def search(
-    queries: Floats, rows: Floats, k: int, metric: Metric, positions: Ints | None = None
-) -> Neighbours:
-    """Find the k nearest rows of every query, as `ExactSearch` does; positions count from 0."""
-    nearest = ExactSearch(queries, k, metric)
-    nearest.add(rows, np.arange(len(rows)) if positions is None else positions)
-    return nearest.neighbours()
-
-
 @dataclass(frozen=True, slots=True)
 class RowList:
     """Consecutive rows, and the queries that are compared with them, by their numbers."""

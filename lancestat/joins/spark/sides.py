@@ -263,7 +263,7 @@ def column_index(columns: Sequence[str], column: str, side: str) -> int:
     lowered = [name.lower() for name in columns]
     if column.lower() in lowered:
         return lowered.index(column.lower())
-    hint = did_you_mean(column, columns) or f"it has: {', '.join(columns)}"
+    hint = did_you_mean(column, columns, "it has")
     raise SideColumnMissing(f"the {side} side has no column '{column}'", hint=hint)
 
 

@@ -31,7 +31,7 @@ from lancestat.query.read.arrow_columns import make_reader
 from lancestat.query.read.planning_service import PlanningService
 from lancestat.query.table import ReadTable, check_options, open_table
 from lancestat.redact import redact_line, secret_values
-from lancestat.spark.compiler import relation_classes
+from lancestat.spark.compiler import jvm_message, relation_classes
 from lancestat.spark.session import active, require_classic
 from lancestat.spark.versions import (
     TIME_SETTING,
@@ -408,7 +408,7 @@ def _opening(snapshot: Snapshot, storage_options: Mapping[str, str]) -> Iterator
     except RunError:
         raise
     except Exception as error:
-        reason = redact_line(_jvm_message(error), secret_values(storage_options))
+        reason = redact_line(jvm_message(error), secret_values(storage_options))
         raise ConnectorCannotOpen(
             f"the data source '{SOURCE}' does not open version {snapshot.version} of "
             f"'{snapshot.uri}': {reason}",
@@ -421,7 +421,7 @@ def _provider(spark: SparkSession, classes: Any) -> Any:
     try:
         provider = classes.provider(spark._jsparkSession, SOURCE)
     except Exception as error:
-        if "DATA_SOURCE_NOT_FOUND" not in _jvm_message(error):
+        if "DATA_SOURCE_NOT_FOUND" not in jvm_message(error):
             raise
     if provider is None or "PythonDataSource" in provider.getClass().getName():
         raise ConnectorMissing(
@@ -499,10 +499,3 @@ def schema_differences(fields: Sequence[Field], schema: str) -> list[str]:
     known = {field.name for field in fields}
     differences += [f"it has a column '{name}'" for name in read if name not in known]
     return differences
-
-
-def _jvm_message(error: Exception) -> str:
-    java = getattr(error, "java_exception", None)
-    if java is not None:
-        return str(java.getMessage() or java.toString())
-    return str(getattr(error, "desc", None) or error)

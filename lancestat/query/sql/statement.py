@@ -104,8 +104,7 @@ class QueryContext:
             near = difflib.get_close_matches(view.lower(), by_name, n=1)
             listed = ", ".join(self.views)
             return f"did you mean '{by_name[near[0]]}'?" if near else f"there are {listed}"
-        declared = ", ".join(list(self.tables)[:20]) or "none"
-        return did_you_mean(name, self.tables) or f"declared tables: {declared}"
+        return did_you_mean(name, self.tables, "declared tables")
 
 
 NO_CONTEXT = QueryContext()
@@ -289,11 +288,10 @@ def not_declared(
     statement: AnalyzeStatement, declared: Sequence[str], *, asked_catalog: bool
 ) -> UsageError:
     """The error for a table that the project has not, nor Spark's catalog where it was asked."""
-    listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
     return UnknownTable(
         f"no table '{statement.name}' is declared"
         + (", nor is it in Spark's catalog" if asked_catalog else ""),
-        hint=did_you_mean(statement.name, declared) or f"declared tables: {listed or 'none'}",
+        hint=did_you_mean(statement.name, declared, "declared tables"),
     )
 
 

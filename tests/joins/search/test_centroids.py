@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lancestat.joins.search.centroids import best, choose_nprobes, recall_curve, train
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
-from lancestat.joins.search.search import search
 from tests.joins.search import brute_force
 from tests.joins.search.brute_force import FORMULAS
+from tests.joins.search.exact import search
 
 clustered = partial(brute_force.clustered, dimension=16, clusters=50, width=0.5)
 

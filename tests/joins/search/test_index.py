@@ -13,10 +13,10 @@ from lancestat.errors import RunError, StoreUnreachable
 from lancestat.joins.search.index import IndexedSide, SearchParameters
 from lancestat.joins.search.metrics import COSINE, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, nothing
-from lancestat.joins.search.search import search
 from lancestat.joins.search.work import FragmentRows, VectorSide
 from lancestat.lake.snapshot import pin_of
 from tests.joins.search.brute_force import FORMULAS, assert_same, clustered
+from tests.joins.search.exact import search
 
 Matrix = NDArray[np.float32]
 ALL = SearchParameters(nprobes=6, proposals=16)

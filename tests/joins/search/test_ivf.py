@@ -27,9 +27,9 @@ from lancestat.joins.search.ivf import (
 from lancestat.joins.search.metrics import L2, Metric
 from lancestat.joins.search.neighbours import merge
 from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
-from lancestat.joins.search.search import search
 from lancestat.lake.snapshot import pin_of
 from tests.joins.search.brute_force import FORMULAS, assert_same, clustered
+from tests.joins.search.exact import search
 
 Matrix = NDArray[np.float32]
 K = 7

@@ -13,7 +13,7 @@ from lancestat.joins.search import search as search_module
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, merge, within, without
 from lancestat.joins.search.prefilter import Scaling
-from lancestat.joins.search.search import UNLIMITED, ExactSearch, RowList, search
+from lancestat.joins.search.search import UNLIMITED, ExactSearch, RowList
 from lancestat.joins.search.work import distance_limit
 from tests.examples import examples
 from tests.joins.search.brute_force import (
@@ -23,6 +23,7 @@ from tests.joins.search.brute_force import (
     nearest_by,
     pair_distances,
 )
+from tests.joins.search.exact import search
 
 Matrix = NDArray[np.float32]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from lancestat.errors import NotVectors, VectorLeftToSpark, VectorLengthMismatch
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
-from lancestat.joins.search.search import search
 from lancestat.joins.search.vectors import dimension, enlarged, is_vector, require_plain, vectors
 from tests.joins.search.brute_force import FORMULAS
+from tests.joins.search.exact import search
 
 ELEMENTS = (pa.float16(), pa.float32(), pa.float64())
 LISTS = (pa.list_, pa.large_list, lambda type: pa.list_(type, 2))
