@@ -19,7 +19,7 @@ from pyarrow import parquet
 from lancestat import Project
 from lancestat.errors import StateUnreachable, UsageError
 from lancestat.joins.action import JoinAction
-from lancestat.joins.record import Accuracy, join_records
+from lancestat.joins.record import Accuracy
 from lancestat.joins.search.work import JoinWork
 from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Blocked, Deferred, Plan, Reason, Skip
@@ -30,6 +30,7 @@ from lancestat.state.store import open_state
 from lancestat.state.values import RunRecord
 from tests.examples import examples
 from tests.joins.joined import JoinWorld, for_parquet, vectors
+from tests.joins.records import join_records
 from tests.runs.world import PLACE
 from tests.state.fresh import FreshState
 
