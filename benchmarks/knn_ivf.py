@@ -39,7 +39,7 @@ from measure import processes, spark_parser
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.metrics import L2
-from lancestat.joins.search.search import search
+from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.work import (
     JoinOutcome,
     JoinRequest,
@@ -144,7 +144,9 @@ def main() -> None:
                     for uri in (mine, theirs):
                         append(more, uri, right_rows)
                 rows = right if run != RUNS[2] else np.concatenate([right, more])
-                true = search(left, rows, K, L2).positions
+                nearest = ExactSearch(left, K, L2)
+                nearest.add(rows, np.arange(len(rows)))
+                true = nearest.neighbours().positions
                 truth = {(n, row) for n, line in enumerate(true.tolist()) for row in line}
 
                 seconds, outcome = spent(lambda run=run: join(is_fresh=run == RUNS[0]))
