@@ -75,7 +75,7 @@ def estimate(
         ids = None if remaining is None else remaining.fragment_ids
         share = table.sampler.share(filters, ids)
     rows = whole if share is None else min(whole, max(1, round(whole * share)))
-    estimates = _columns(table, columns, verdict, remaining, whole)
+    estimates = column_estimates(table, columns, verdict, remaining, whole)
     for name in estimates.keys() & _compared_with_nan(filters):
         # With bounds, Spark's estimation would fail to divide by it.
         estimates[name] = replace(estimates[name], minimum=None, maximum=None, distinct=None)
@@ -111,13 +111,14 @@ def remaining_fragments(table: ReadTable, filters: Sequence[Filter]) -> Remainin
     return table.fragments.prune(filters) if filters else None
 
 
-def _columns(
+def column_estimates(
     table: ReadTable,
     columns: Sequence[str],
     verdict: Verdict,
     remaining: RemainingFragments | None,
     rows: int,
 ) -> dict[str, ColumnEstimate]:
+    """Return the estimates of columns in all rows, or in the `rows` of the remaining fragments."""
     if not verdict.use or verdict.statistics is None:
         return {}
     published = {

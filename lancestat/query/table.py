@@ -71,6 +71,9 @@ class Sampler:
     rows: int
     unreported: frozenset[str] = frozenset()
     _shares: dict[_SampleKey, float | None] = field(default_factory=dict)
+    _samples: dict[tuple[tuple[str, ...], tuple[int, ...] | None], pa.Table | None] = field(
+        default_factory=dict
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def share(
@@ -91,22 +94,35 @@ class Sampler:
                 self._shares[key] = self._counted(*key)
             return self._shares[key]
 
+    def rows_of(
+        self, columns: Sequence[str], fragment_ids: Sequence[int] | None = None
+    ) -> pa.Table | None:
+        """Return some columns of a sample of rows, None when the table is small or not readable."""
+        if self.rows < LEAST_ROWS:
+            return None
+        key = tuple(columns), None if fragment_ids is None else tuple(fragment_ids)
+        with self._lock:
+            if key not in self._samples:
+                self._samples[key] = self._read(*key)
+            return self._samples[key]
+
     def _counted(
         self, unestimated: Sequence[Filter], fragment_ids: Sequence[int] | None
     ) -> float | None:
         columns = sorted({leaf.column for condition in unestimated for leaf in leaves(condition)})
+        return _share(self._read(columns, fragment_ids), unestimated)
+
+    def _read(self, columns: Sequence[str], fragment_ids: Sequence[int] | None) -> pa.Table | None:
         try:
             dataset = self.open()
             if fragment_ids is None:
-                sample = dataset.take(_row_positions(self.rows, BLOCKS), columns=columns)
-            else:
-                sample = _taken(dataset, fragment_ids, columns)
+                return dataset.take(_row_positions(self.rows, BLOCKS), columns=list(columns))
+            return _taken(dataset, fragment_ids, list(columns))
         except BaseException as error:
             if not is_error_or_panic(error):
                 raise
             _log.warning("no sample could be read: %s", type(error).__name__)
             return None
-        return _share(sample, unestimated)
 
 
 def conditions(filters: Sequence[Filter], unreported: Collection[str] = ()) -> list[Filter]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -186,6 +187,18 @@ class QueryScan:
         """Return the scan of a line of text."""
         fields = json.loads(text)
         return cls(**{**fields, "pin": Pin(**fields["pin"]), "columns": tuple(fields["columns"])})
+
+
+def encode_sample(rows: pa.Table) -> str:
+    """Return rows as Spark takes them, an Arrow stream in base64."""
+    import pyarrow as pa
+
+    batches = [for_spark(batch, narrow_decimals=False) for batch in rows.to_batches()]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return base64.b64encode(sink.getvalue()).decode()
 
 
 def encode_part(part: ScanPartition) -> str:

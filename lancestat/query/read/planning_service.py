@@ -28,9 +28,10 @@ from lancestat.query.estimates import (
     push_down,
     remaining_fragments,
 )
+from lancestat.query.plans.answers import PlanAnswers
 from lancestat.query.predicates.filter import Filter, Unread, filter_text, read_filters
 from lancestat.query.predicates.filter_sql import exact_conjuncts
-from lancestat.query.read.arrow_columns import QueryScan, encode_part
+from lancestat.query.read.arrow_columns import QueryScan, encode_part, encode_sample
 from lancestat.query.table import ReadSettings, ReadTable
 from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
 from lancestat.spark.failure import WorkerError
@@ -50,9 +51,9 @@ class PlanningService:
     """Answers questions about the tables of relations, which have handles; thread-safe.
 
     Questions and answers are JSON objects: `covers` where a scan has filters, `aggregate` where
-    Spark would push aggregates down, `estimate` once per planned scan, `parts` once per executed
-    one, or `verify` where another source reads or nothing is read, `forget` when the JVM drops a
-    relation.
+    Spark would push aggregates down, `estimate` once per planned scan, `sample` where a filter is
+    estimated, `order` and `plan` for whole plans, `parts` once per executed scan, or `verify` where
+    another source reads or nothing is read, `forget` when the JVM drops a relation.
 
     A query fails only for what cannot be read, in `parts` and `verify`. After any other failure, a
     scan is planned as if nothing were known of its table, and the failure is logged.
@@ -93,10 +94,16 @@ class PlanningService:
         return json.dumps({"error": str(WorkerError.carrying(problem))})
 
     def _answer(self, message: Message) -> Message:
-        if message["op"] == "forget":
-            with self._lock:
-                self._tables.pop(message["table"], None)
-            return {}
+        match message["op"]:
+            case "forget":
+                with self._lock:
+                    self._tables.pop(message["table"], None)
+                return {}
+            case "plan":
+                return PlanAnswers(message, self._table_of, self._clock()).estimates()
+            case "order":
+                answers = PlanAnswers(message, self._table_of, self._clock())
+                return answers.orders(message["regions"])
         table = self._tables[message["table"]]
         match message["op"]:
             case "covers":
@@ -107,6 +114,8 @@ class PlanningService:
                 return self._estimate(table, _filters(message, table), message)
             case "parts":
                 return self._parts(table, message)
+            case "sample":
+                return self._sample(table, _filters(message, table), message)
             case "verify":
                 table.verify()
                 return {}
@@ -174,6 +183,20 @@ class PlanningService:
             "columns": {name: _column(column) for name, column in made.columns.items()},
             "explanation": self._explain(table, message, filters, made, decision),
         }
+
+    def _table_of(self, question: Message) -> tuple[ReadTable, list[Filter]]:
+        table = self._tables[question["table"]]
+        return table, _filters(question, table)
+
+    def _sample(self, table: ReadTable, filters: list[Filter], message: Message) -> Message:
+        """Return rows of the fragments that the filters leave, as a base64 Arrow stream."""
+        settings = ReadSettings.of(message["conf"], message["options"])
+        if table.sampler is None or not settings.samples:
+            return {}
+        left = remaining_fragments(table, filters)
+        ids = None if left is None else left.fragment_ids
+        sample = table.sampler.rows_of(message["columns"], ids)
+        return {} if sample is None else {"arrow": encode_sample(sample)}
 
     def _parts(self, table: ReadTable, message: Message) -> Message:
         columns: Sequence[str] = message["columns"]

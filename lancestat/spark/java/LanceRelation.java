@@ -49,6 +49,7 @@ public final class LanceRelation {
    */
   public List attach(SparkSession session, Function planner, List readers, String tables)
       throws IOException {
+    PlanEstimates.install(session);
     List attached = new ArrayList();
     TemporaryViews views = new TemporaryViews(session);
     for (JsonNode declared : JSON.readTree(tables)) {
@@ -90,6 +91,7 @@ public final class LanceRelation {
    */
   public boolean attachCatalog(
       SparkSession session, String name, BiConsumer names, Function planner) {
+    PlanEstimates.install(session);
     return Catalogs.attach(session, name, new Catalogs.Names(session, planner, names));
   }
 

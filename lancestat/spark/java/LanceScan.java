@@ -23,6 +23,7 @@ final class LanceScan implements SupportsReportStatistics, Batch, Explained {
   final ScanQuestion question;
   final StructType columns;
   final Integer limit;
+  final ScanSample sample = new ScanSample(this);
   Statistics statistics;
   String explanation;
   InputPartition[] partitions;

@@ -47,7 +47,7 @@ public final class NearestByExec extends SparkPlan {
     List both = new ArrayList();
     both.add(left);
     both.add(right);
-    return NearestByNodes.seq(both);
+    return Sequences.of(both);
   }
 
   public SparkPlan withNewChildrenInternal(IndexedSeq children) {

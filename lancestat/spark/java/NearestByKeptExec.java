@@ -33,7 +33,7 @@ public final class NearestByKeptExec extends SparkPlan {
   public Seq children() {
     List one = new ArrayList();
     one.add(child);
-    return NearestByNodes.seq(one);
+    return Sequences.of(one);
   }
 
   public SparkPlan withNewChildrenInternal(IndexedSeq children) {

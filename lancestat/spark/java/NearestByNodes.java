@@ -10,21 +10,12 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Product;
 import scala.collection.Iterator;
-import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 
 /** What the nodes of NEAREST BY in logical and physical plans have in common. */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
 final class NearestByNodes {
   private NearestByNodes() {}
-
-  static Seq seq(List elements) {
-    scala.collection.immutable.List made = (scala.collection.immutable.List) Nil$.MODULE$;
-    for (int i = elements.size() - 1; i >= 0; i--) {
-      made = made.$colon$colon(elements.get(i));
-    }
-    return made;
-  }
 
   static Seq appended(Seq elements, Object last) {
     return (Seq) elements.$colon$plus(last);
@@ -39,7 +30,7 @@ final class NearestByNodes {
     List attributes = new ArrayList();
     add(attributes, left, leftVector);
     add(attributes, right, rightVector);
-    return seq(attributes);
+    return Sequences.of(attributes);
   }
 
   private static void add(List attributes, Seq side, NamedExpression vector) {

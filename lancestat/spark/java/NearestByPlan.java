@@ -58,7 +58,7 @@ public final class NearestByPlan extends LogicalPlan {
   }
 
   private static Alias alias(Expression vector, String name) {
-    Seq nothing = NearestByNodes.seq(new ArrayList());
+    Seq nothing = Sequences.of(new ArrayList());
     return new Alias(
         vector, name, NamedExpression$.MODULE$.newExprId(), nothing, scala.Option.empty(), nothing);
   }
@@ -72,7 +72,7 @@ public final class NearestByPlan extends LogicalPlan {
     List both = new ArrayList();
     both.add(left);
     both.add(right);
-    return NearestByNodes.seq(both);
+    return Sequences.of(both);
   }
 
   public LogicalPlan withNewChildrenInternal(IndexedSeq children) {

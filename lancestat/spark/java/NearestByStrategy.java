@@ -30,6 +30,6 @@ final class NearestByStrategy extends SparkStrategy {
                 text));
       }
     }
-    return NearestByNodes.seq(planned);
+    return Sequences.of(planned);
   }
 }

@@ -1,0 +1,1 @@
+"""Estimates of whole plans: operators, conditions, joins, and the order to join in."""

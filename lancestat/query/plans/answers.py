@@ -1,0 +1,118 @@
+"""The answers to Spark's planner about a whole plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from lancestat.query.estimates import column_estimates, remaining_fragments
+from lancestat.query.plans.cardinality import Estimator
+from lancestat.query.plans.facts import ColumnFacts, Facts, snapped
+from lancestat.query.plans.join_order import best_order
+from lancestat.query.plans.operators import Condition, Operator, read_operators
+from lancestat.query.predicates.filter import Filter
+from lancestat.query.table import ReadSettings, ReadTable
+from lancestat.tables.statistics.column_type import ColumnType, Kind, parse_bound
+
+Message = dict[str, Any]
+
+
+class PlanAnswers:
+    """Answers about one plan: the rows of its operators, and the order of its joins.
+
+    `table_of` returns the table of a scan and its filters.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        table_of: Callable[[Message], tuple[ReadTable, list[Filter]]],
+        now: datetime,
+    ) -> None:
+        self._operators = read_operators(message["operators"])
+        self._tables: dict[int, ReadTable] = {}
+        self._table_of, self._now = table_of, now
+        self._estimator = Estimator(self._operators, self._scan, self._joint)
+
+    def estimates(self) -> Message:
+        """Return `rows`, `at_most` and the `evidence` of each operator."""
+        return {
+            "operators": [
+                {}
+                if facts is None
+                else {
+                    "rows": _finite(facts.rows),
+                    "at_most": _finite(facts.at_most),
+                    "evidence": facts.evidence,
+                }
+                for facts in self._estimator.facts
+            ]
+        }
+
+    def orders(self, regions: Sequence[Message]) -> Message:
+        """Return the order of each region of joins, None where something is not known."""
+        return {"orders": [self._order(region) for region in regions]}
+
+    def _order(self, region: Message) -> Any:
+        inputs = [self._estimator.known(index) for index in region["inputs"]]
+        known = [facts for facts in inputs if facts is not None and facts.columns]
+        if len(known) < len(inputs):
+            return None
+        return best_order(known, list(map(Condition.of, region["conditions"])), self._joint)
+
+    def _scan(self, index: int, operator: Operator) -> Facts | None:
+        question = operator.details["scan"]
+        table, filters = self._table_of(question)
+        settings = ReadSettings.of(question["conf"], question["options"])
+        verdict = table.verdict(settings, self._now)
+        if not verdict.use:
+            return None
+        left = remaining_fragments(table, filters)
+        rows = table.snapshot.rows if left is None else left.rows
+        names: Mapping[str, str] = operator.details["names"]
+        estimates = column_estimates(table, list(names.values()), verdict, left, rows)
+        columns = {}
+        for id, name in names.items():
+            column = estimates.get(name)
+            if column is not None and column.distinct is not None:
+                columns[id] = _column(table, index, name, column, rows)
+            else:
+                columns[id] = ColumnFacts(max(1.0, float(rows)), field=table.fields[name])
+        self._tables[index] = table
+        unique = frozenset(frozenset((id,)) for id, c in columns.items() if c.distinct == rows)
+        return Facts(float(rows), float(rows), "count", columns, unique)
+
+    def _joint(self, scan: int, names: frozenset[str]) -> float | None:
+        return None
+
+
+def _column(table: ReadTable, index: int, name: str, column: Any, rows: int) -> ColumnFacts:
+    type = table.types[name]
+    nulls = (column.nulls or 0) / rows if rows else 0.0
+    present = rows * (1 - nulls)
+    distinct = max(1.0, snapped(float(column.distinct), present))
+    partial = table.fragments.partial(name) if table.histogram else None
+    return ColumnFacts(
+        distinct,
+        nulls,
+        _number(column.minimum, type),
+        _number(column.maximum, type),
+        None if partial is None else partial.quantiles,
+        (index, name),
+        max(1.0, present / distinct),
+        type,
+        table.fields[name],
+    )
+
+
+def _number(text: str | None, type: ColumnType) -> float | None:
+    if text is None or type.kind in (Kind.STRING, Kind.BINARY):
+        return None
+    bound = parse_bound(text, type)
+    return None if bound is None else float(bound)
+
+
+def _finite(rows: float) -> float:
+    return min(rows, 1e30) if math.isfinite(rows) else 1e30

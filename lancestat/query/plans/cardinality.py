@@ -1,0 +1,202 @@
+"""Rows of the operators of a plan, from statistics of the tables that they read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lancestat.query.plans.conditions import Passing, restrict
+from lancestat.query.plans.facts import (
+    ColumnFacts,
+    Facts,
+    JointDistinct,
+    tuples,
+)
+from lancestat.query.plans.joins import joined
+from lancestat.query.plans.operators import Operator, OutputColumn
+
+# What is known of the rows that a scan reads; None where its statistics are not used.
+ScanFacts = Callable[[int, Operator], Facts | None]
+
+SPARKS = "Spark's"
+
+
+class Estimator:
+    """Estimates the operators of one plan, each once.
+
+    An operator of which nothing is known has Spark's own estimate, in proportion to what is known
+    of its inputs.
+    """
+
+    def __init__(
+        self, operators: Sequence[Operator], scans: ScanFacts, joint: JointDistinct
+    ) -> None:
+        self.operators = operators
+        self.joint = joint
+        self.facts: list[Facts | None] = []
+        for index, operator in enumerate(operators):
+            inputs = [self.facts[number] for number in operator.inputs]
+            self.facts.append(self._estimate(index, operator, inputs, scans))
+
+    def known(self, index: int) -> Facts | None:
+        """Return what is known of an operator, or what Spark expects of it."""
+        return self.facts[index]
+
+    def _estimate(
+        self, index: int, operator: Operator, inputs: list[Facts | None], scans: ScanFacts
+    ) -> Facts | None:
+        if operator.kind == "scan":
+            return scans(index, operator) or _sparks(operator)
+        known = [facts for facts in inputs if facts is not None]
+        if operator.is_exact and operator.rows is not None:
+            below = known[0].columns if known else {}
+            return Facts(operator.rows, operator.rows, "counted", below)
+        if not known or len(known) < len(inputs):
+            return _sparks(operator)
+        return _KINDS.get(operator.kind, _other)(self, operator, known)
+
+    def of_input(self, operator: Operator, index: int) -> Operator:
+        return self.operators[operator.inputs[index]]
+
+
+def _sparks(operator: Operator) -> Facts | None:
+    if operator.rows is None:
+        return None
+    return Facts(operator.rows, operator.rows, SPARKS)
+
+
+def _other(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts | None:
+    """Return Spark's estimate in proportion: of operators that keep rows, what they read."""
+    first = inputs[0]
+    own, below = operator.rows, estimator.of_input(operator, 0).rows
+    if own is None or not below:
+        if len(operator.inputs) != 1 or operator.name not in _KEEPING:
+            return _sparks(operator)
+        own, below = 1.0, 1.0
+    ratio = own / below
+    return first.with_rows(first.rows * ratio, first.at_most * ratio, first.evidence)
+
+
+_KEEPING = frozenset(
+    ("Sort", "ReturnAnswer", "Window", "Repartition", "RepartitionByExpression", "WithCTE")
+)
+
+
+def _filter(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
+    counted = operator.details.get("sample")
+    sample = None if counted is None else Passing(counted["passing"], counted["rows"])
+    return restrict(inputs[0], operator.conditions, sample)
+
+
+def _project(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
+    return _with_columns(inputs[0], operator.columns, inputs[0])
+
+
+def _with_columns(source: Facts, columns: Any, rows_of: Facts) -> Facts:
+    made: dict[str, ColumnFacts] = {}
+    renamed: dict[str, str] = {}
+    for column in columns:
+        if column.id is None:
+            continue
+        made[column.id] = _computed(source, column, rows_of.rows)
+        if column.of is not None:
+            renamed.setdefault(column.of, column.id)
+    unique = frozenset(
+        frozenset(renamed[id] for id in ids)
+        for ids in rows_of.unique
+        if all(id in renamed for id in ids)
+    )
+    return replace(rows_of, columns=made, unique=unique)
+
+
+def _computed(source: Facts, column: OutputColumn, rows: float) -> ColumnFacts:
+    if column.of is not None:
+        return source.of(column.of)
+    if not column.sources:
+        return ColumnFacts(1.0)
+    distinct = math.prod(source.of(id).distinct for id in column.sources)
+    return ColumnFacts(max(1.0, min(distinct, rows)))
+
+
+def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
+    [below] = inputs
+    keys = [OutputColumn.of_message(key) for key in operator.details["keys"]]
+    if not keys:
+        return _with_columns(below, operator.columns, Facts(1.0, 1.0, "one group"))
+    ids = [id for key in keys for id in ((key.of,) if key.of else key.sources)]
+    groups, evidence = tuples(below, ids, estimator.joint, rows=below.rows)
+    groups = max(1.0, min(groups, below.rows))
+    # Groups of some rows are at most these rows; a product of counts is mostly too many.
+    at_most = min(below.at_most, max(groups, groups * below.at_most / max(1.0, below.rows)))
+    made = Facts(groups, at_most, evidence or "distinct count")
+    columns = list(operator.columns)
+    grouped = frozenset(
+        column.id for column in columns if column.key is not None and column.id is not None
+    )
+    covered = {column.key for column in columns if column.key is not None}
+    unique = frozenset((grouped,)) if len(covered) == len(keys) else frozenset()
+    values = {
+        column.id: _grouped(below, column, keys, groups)
+        for column in columns
+        if column.id is not None
+    }
+    return replace(made, columns=values, unique=unique)
+
+
+def _grouped(
+    below: Facts, column: OutputColumn, keys: Sequence[OutputColumn], groups: float
+) -> ColumnFacts:
+    if column.key is None and column.of is None:
+        return ColumnFacts(groups)
+    key = column if column.key is None else keys[column.key]
+    if key.of is None:
+        return ColumnFacts(groups)
+    known = below.of(key.of)
+    distinct = min(groups, known.among(below.rows))
+    # Each value of a key is in one row where the key is all of it.
+    return replace(known, distinct=max(1.0, distinct), rows_per_value=groups / max(1.0, distinct))
+
+
+def _join(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
+    left, right = inputs
+    return joined(left, right, operator.details["type"], operator.conditions, estimator.joint)
+
+
+def _union(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
+    columns = {}
+    for index, id in enumerate(operator.output):
+        parts = [
+            facts.of(ids[index])
+            for facts, ids in zip(inputs, operator.details["columns"], strict=True)
+        ]
+        columns[id] = ColumnFacts(sum(part.distinct for part in parts))
+    return Facts(
+        sum(facts.rows for facts in inputs),
+        sum(facts.at_most for facts in inputs),
+        "sum of inputs",
+        columns,
+    )
+
+
+def _expand(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
+    [below], times = inputs, operator.details["times"]
+    made = below.with_rows(below.rows * times, below.at_most * times, below.evidence)
+    return replace(made, unique=frozenset())
+
+
+def _limit(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
+    [below], limit = inputs, float(operator.details["limit"])
+    return below.with_rows(min(below.rows, limit), min(below.at_most, limit), "limit")
+
+
+_KINDS: dict[str, Callable[[Estimator, Operator, Sequence[Facts]], Facts | None]] = {
+    "filter": _filter,
+    "project": _project,
+    "aggregate": _aggregate,
+    "join": _join,
+    "union": _union,
+    "expand": _expand,
+    "limit": _limit,
+}

@@ -1,0 +1,320 @@
+"""The share of rows that pass conditions, and what they leave of the columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from lancestat.lake.snapshot import Field
+from lancestat.query.plans.facts import UNKNOWN_SHARE, ColumnFacts, Facts
+from lancestat.query.plans.operators import Condition
+from lancestat.query.predicates.filter import (
+    And,
+    Comparison,
+    Filter,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    TextMatch,
+    flattened,
+    read_filters,
+)
+from lancestat.query.pruning import literal_bound
+from lancestat.tables.statistics.sketches import QuantileSketch
+
+# So many matches of a sample make its share a better estimate than any model.
+_ENOUGH = 20
+# Rows of a sample come in blocks, in which neighbours are alike: each counts as so many.
+_CLUSTER = 2.0
+_TEXT_SHARE = 0.1
+_HISTOGRAM_DOUBT = 1.2
+_UNIFORM_DOUBT = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of rows that is expected to pass, and at most; `evidence` is for people."""
+
+    expected: float
+    at_most: float
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Rows of a sample that pass, and all its rows."""
+
+    passing: int
+    rows: int
+
+    def interval(self) -> tuple[float, float]:
+        """Return the shares between which the true one lies, with some 95 % confidence.
+
+        Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
+        JASA 22 (1927), with a sample that is smaller by `_CLUSTER`.
+        """
+        rows, hits, z = self.rows / _CLUSTER, self.passing / _CLUSTER, 1.96
+        middle = (hits + z * z / 2) / (rows + z * z)
+        spread = z / (rows + z * z) * math.sqrt(hits * (rows - hits) / rows + z * z / 4)
+        share = self.passing / self.rows
+        # Rounding may put an end beside the share itself.
+        return max(0.0, min(share, middle - spread)), min(1.0, max(share, middle + spread))
+
+
+def restrict(facts: Facts, conditions: Sequence[Condition], sample: Passing | None) -> Facts:
+    """Return what a conjunction leaves of the rows of an operator."""
+    filters = _filters(facts, conditions)
+    model, columns = _modelled(facts, conditions, filters)
+    share = model if sample is None else _with_sample(model, sample, filters)
+    return replace(
+        facts.with_rows(facts.rows * share.expected, facts.at_most * share.at_most, share.evidence),
+        columns=columns,
+    )
+
+
+def _filters(facts: Facts, conditions: Sequence[Condition]) -> list[Filter | None]:
+    fields = {
+        id: column.field
+        for condition in conditions
+        for id in condition.columns
+        if (column := facts.columns.get(id)) is not None and column.field is not None
+    }
+    return [_filter(condition, fields) for condition in conditions]
+
+
+def _filter(condition: Condition, fields: Mapping[str, Field]) -> Filter | None:
+    if condition.filter is None:
+        return None
+    [read] = read_filters([condition.filter], fields)
+    return read
+
+
+def _modelled(
+    facts: Facts, conditions: Sequence[Condition], filters: Sequence[Filter | None]
+) -> tuple[Share, Mapping[str, ColumnFacts]]:
+    """Return the share by the statistics of each column, and the columns afterwards."""
+    columns = dict(facts.columns)
+    by_column: dict[str, list[Filter]] = {}
+    shares: list[float] = []
+    evidence: list[str] = []
+    for condition, filter in zip(conditions, filters, strict=True):
+        parts = [] if filter is None else list(flattened(filter, And))
+        of_one = [(part, _only_column(part)) for part in parts]
+        if parts and all(name is not None for _, name in of_one):
+            for part, name in of_one:
+                by_column.setdefault(name or "", []).append(part)
+        else:
+            shares.append(_share_of(facts, condition, filter))
+            evidence.append("guess" if filter is None and not condition.compares else "model")
+    for id, parts in by_column.items():
+        column = facts.of(id)
+        share, left, how = _on_column(column, parts)
+        columns[id] = left
+        shares.append(share)
+        evidence.append(how)
+    ordered = sorted(shares)
+    expected = math.prod(ordered)
+    damped = math.prod(share ** (0.5**index) for index, share in enumerate(ordered))
+    if len(ordered) > 1 and "histogram" not in evidence:
+        expected = math.sqrt(expected * damped)
+    doubt = _HISTOGRAM_DOUBT if set(evidence) <= {"histogram", "count"} else _UNIFORM_DOUBT
+    at_most = min(1.0, max(damped, expected * doubt))
+    words = ", ".join(dict.fromkeys(evidence)) or "no condition"
+    return Share(expected, at_most, words), columns
+
+
+def _only_column(filter: Filter) -> str | None:
+    match filter:
+        case Comparison(column) | In(column) | IsNull(column) | Not(IsNull(column)):
+            return column
+    return None
+
+
+def _with_sample(model: Share, sample: Passing, filters: Sequence[Filter | None]) -> Share:
+    low, high = sample.interval()
+    counted = sample.passing / sample.rows
+    words = f"sample of {sample.rows:,} rows"
+    is_simple = len(filters) == 1 and model.evidence in ("histogram", "count")
+    if sample.passing >= _ENOUGH and not is_simple:
+        return Share(counted, high, words)
+    if "guess" in model.evidence:
+        return Share(max(counted, 0.5 / sample.rows), high, words)
+    within = min(max(model.expected, low), high)
+    if within == model.expected:
+        return Share(within, min(high, max(within, model.at_most)), f"{model.evidence}, {words}")
+    return Share(within, high, words)
+
+
+def _share_of(facts: Facts, condition: Condition, filter: Filter | None) -> float:
+    """Return the share of rows that pass a condition on several columns, or an unknown one."""
+    if filter is not None:
+        return share(facts, filter)
+    if condition.compares:
+        return comparison_share(
+            condition.compares, facts.of(condition.left), facts.of(condition.right)
+        )
+    return UNKNOWN_SHARE
+
+
+def comparison_share(operator: str, left: ColumnFacts, right: ColumnFacts) -> float:
+    """Return the share of pairs of values between which a comparison holds."""
+    equal = 1 / max(1.0, left.distinct, right.distinct)
+    match operator:
+        case "=" | "<=>":
+            return equal
+        case "not =" | "not <=>":
+            return 1 - equal
+    return UNKNOWN_SHARE
+
+
+def share(facts: Facts, filter: Filter) -> float:
+    """Return the share of rows that pass a filter by the statistics of its columns."""
+    match filter:
+        case And():
+            return math.prod(share(facts, part) for part in flattened(filter, And))
+        case Or():
+            parts = list(flattened(filter, Or))
+            return 1 - math.prod(1 - share(facts, part) for part in parts)
+        case Not(IsNull(column)):
+            return 1 - facts.of(column).nulls
+        case Not(operand):
+            nulls = max((facts.of(name).nulls for name in _names(operand)), default=0.0)
+            return max(0.0, 1 - nulls - share(facts, operand))
+        case Comparison(column) | In(column) | IsNull(column):
+            return _on_column(facts.of(column), [filter])[0]
+        case TextMatch(column):
+            return _TEXT_SHARE * (1 - facts.of(column).nulls)
+    return UNKNOWN_SHARE
+
+
+def _names(filter: Filter) -> Iterable[str]:
+    from lancestat.query.predicates.filter import columns_of
+
+    return columns_of(filter)
+
+
+def _on_column(column: ColumnFacts, parts: Sequence[Filter]) -> tuple[float, ColumnFacts, str]:
+    """Return the share of rows that pass conditions on one column, and the column in these rows.
+
+    Ranges are intersected first: both ends of one are two conditions to Spark.
+    """
+    low, high = -math.inf, math.inf
+    points: list[Literal] | None = None
+    for part in parts:
+        match part:
+            case IsNull():
+                return column.nulls, replace(column, distinct=1.0, nulls=1.0), "count"
+            case Not(IsNull()):
+                continue
+            case Comparison(_, Operator.EQUAL | Operator.NULL_SAFE, literal):
+                if literal is None:
+                    is_null = part.operator is Operator.NULL_SAFE
+                    return (column.nulls if is_null else 0.0), column.equals_one(), "count"
+                points = _both(points, [literal])
+            case In(_, literals):
+                points = _both(points, [literal for literal in literals if literal is not None])
+            case Comparison(_, operator, literal):
+                at = None if literal is None else _number(literal, column)
+                if at is None:
+                    return _of_order(column, len(parts))
+                if operator in (Operator.LESS, Operator.LESS_OR_EQUAL):
+                    high = min(high, at)
+                else:
+                    low = max(low, at)
+    present = 1 - column.nulls
+    if points is not None:
+        share, how = _of_points(column, points, low, high)
+        return present * share, column.equals_one(float(max(1, len(points)))), how
+    if math.isinf(low) and math.isinf(high):
+        return present, replace(column, nulls=0.0), "count"
+    share, how = _of_range(column, low, high)
+    left = replace(
+        column,
+        distinct=max(1.0, column.distinct * share),
+        nulls=0.0,
+        low=None if column.low is None else max(column.low, low),
+        high=None if column.high is None else min(column.high, high),
+    )
+    return present * share, left, how
+
+
+def _both(points: list[Literal] | None, others: list[Literal]) -> list[Literal]:
+    unique = list(dict.fromkeys(others))
+    return unique if points is None else [point for point in points if point in unique]
+
+
+def _of_order(column: ColumnFacts, conditions: int) -> tuple[float, ColumnFacts, str]:
+    """Return a guess for strings, whose bounds tell nothing of what lies between."""
+    share = UNKNOWN_SHARE ** min(2, conditions)
+    left = replace(column, distinct=max(1.0, column.distinct * share), nulls=0.0)
+    return (1 - column.nulls) * share, left, "guess"
+
+
+def _number(literal: Literal, column: ColumnFacts) -> float | None:
+    if column.type is None or column.type.is_variable_width:
+        return None
+    bound = literal_bound(literal, column.type)
+    if not isinstance(bound, int | float | Fraction) or bound != bound:
+        return None
+    return float(bound)
+
+
+def _of_points(
+    column: ColumnFacts, points: Sequence[Literal], low: float, high: float
+) -> tuple[float, str]:
+    numbers = [_number(point, column) for point in points]
+    known = [number for number in numbers if number is not None]
+    is_inside = [
+        (column.low is None or number >= column.low)
+        and (column.high is None or number <= column.high)
+        and low <= number <= high
+        for number in known
+    ]
+    inside = [number for number, is_in in zip(known, is_inside, strict=True) if is_in]
+    unknown = len(numbers) - len(known)
+    each = 1 / max(1.0, column.distinct)
+    if column.quantiles is not None and inside:
+        shares = _point_shares(column.quantiles, inside, each)
+        return min(1.0, sum(shares) + unknown * each), "histogram"
+    return min(1.0, (len(inside) + unknown) * each), "count"
+
+
+def _point_shares(quantiles: QuantileSketch, points: Sequence[float], each: float) -> list[float]:
+    """Return the shares of single values: of those that the sketch kept several times, as there."""
+    values, weights = quantiles.samples()
+    total = float(np.sum(weights)) or 1.0
+    found = []
+    for point in points:
+        is_same = values == point
+        times = int(is_same.sum())
+        found.append(float(weights[is_same].sum()) / total if times > 1 else each)
+    return found
+
+
+def _of_range(column: ColumnFacts, low: float, high: float) -> tuple[float, str]:
+    if column.low is None or column.high is None:
+        return UNKNOWN_SHARE, "guess"
+    if high < column.low or low > column.high or low > high:
+        return 0.0, "count"
+    if low <= column.low and high >= column.high:
+        return 1.0, "count"
+    if column.quantiles is not None:
+        values, weights = column.quantiles.samples()
+        is_inside = (values >= max(low, column.low)) & (values <= min(high, column.high))
+        alive = (values >= column.low) & (values <= column.high)
+        total = float(weights[alive].sum())
+        if total:
+            # What lies between two samples may be as much as one of them stands for.
+            return max(float(weights[is_inside].sum()), 0.5) / total, "histogram"
+    width = column.high - column.low
+    taken = min(high, column.high) - max(low, column.low)
+    if not width:
+        return 1.0, "bounds"
+    return max(taken / width, 1 / max(1.0, column.distinct)), "bounds"

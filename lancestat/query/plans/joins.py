@@ -1,0 +1,178 @@
+"""Rows of joins, from the distinct counts of their keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lancestat.query.plans.conditions import comparison_share
+from lancestat.query.plans.facts import (
+    UNKNOWN_SHARE,
+    ColumnFacts,
+    Facts,
+    JointDistinct,
+    tuples,
+)
+from lancestat.query.plans.operators import Condition
+
+# Without statistics of a key, pairs may be so many times more than expected.
+_DOUBT = 2.0
+_RESIDUAL_DOUBT = 2.0
+# Rows that find no partner are at least this share: a sketch does not prove that there are none.
+_LEAST_UNMATCHED = 0.01
+
+_SEMI = ("LEFT SEMI", "LEFT ANTI")
+
+
+def joined(
+    left: Facts, right: Facts, type: str, conditions: Sequence[Condition], joint: JointDistinct
+) -> Facts:
+    """Return the rows of a join of any type; columns are those of both sides, or of the left.
+
+    Values of the side with fewer distinct ones are taken to be among those of the other.
+
+    Source: A. Swami and K. B. Schiefer, On the estimation of join result sizes, EDBT 1994.
+    """
+    pairs, others = _keys(left, right, conditions)
+    matches = _inner(left, right, pairs, others, joint)
+    if type.startswith(_SEMI) or type.startswith("EXISTENCE"):
+        return _semi(left, right, pairs, others, matches, type, joint)
+    if type in ("LEFT OUTER", "FULL OUTER"):
+        matches = _with_unmatched(matches, left, _partnered(left, right, pairs, joint))
+    if type in ("RIGHT OUTER", "FULL OUTER"):
+        swapped = [(b, a) for a, b in pairs]
+        matches = _with_unmatched(matches, right, _partnered(right, left, swapped, joint))
+    return matches
+
+
+def _keys(
+    left: Facts, right: Facts, conditions: Sequence[Condition]
+) -> tuple[list[tuple[str, str]], list[Condition]]:
+    """Return the pairs of key columns, the left side's first, and all other conditions."""
+    pairs, others = [], []
+    for condition in conditions:
+        a, b = condition.left, condition.right
+        if condition.is_equality and a in left.columns and b in right.columns:
+            pairs.append((a, b))
+        elif condition.is_equality and b in left.columns and a in right.columns:
+            pairs.append((b, a))
+        else:
+            others.append(condition)
+    return pairs, others
+
+
+def _present(facts: Facts, ids: Sequence[str]) -> float:
+    """Return the rows that have a value in each of some columns."""
+    nulls = max((facts.of(id).nulls for id in ids), default=0.0)
+    return facts.rows * (1 - nulls)
+
+
+def _inner(
+    left: Facts,
+    right: Facts,
+    pairs: Sequence[tuple[str, str]],
+    others: Sequence[Condition],
+    joint: JointDistinct,
+) -> Facts:
+    columns = {**left.columns, **right.columns}
+    both = Facts(left.rows * right.rows, left.at_most * right.at_most, "cross product", columns)
+    rows, at_most, evidence = both.rows, both.at_most, both.evidence
+    unique: frozenset[frozenset[str]] = frozenset()
+    if pairs:
+        lefts, rights = [a for a, _ in pairs], [b for _, b in pairs]
+        domain, evidence = _domain(left, right, pairs, joint)
+        rows = _present(left, lefts) * _present(right, rights) / domain
+        at_most = left.at_most * right.at_most / domain * _DOUBT
+        # Each row of a side whose partners are unique finds one at most.
+        if right.is_unique(rights):
+            rows, at_most = min(rows, left.rows), min(at_most, left.at_most)
+            unique |= left.unique
+        if left.is_unique(lefts):
+            rows, at_most = min(rows, right.rows), min(at_most, right.at_most)
+            unique |= right.unique
+        columns |= _key_columns(left, right, pairs)
+    for condition in others:
+        rows *= _share(both, condition)
+    if others:
+        at_most = min(at_most, rows * _RESIDUAL_DOUBT * _DOUBT)
+        evidence = f"{evidence}, conditions guessed"
+    return Facts(max(rows, 0.0), max(at_most, rows), evidence, columns, unique)
+
+
+def _share(facts: Facts, condition: Condition) -> float:
+    if not condition.compares:
+        return UNKNOWN_SHARE
+    return comparison_share(condition.compares, facts.of(condition.left), facts.of(condition.right))
+
+
+def _domain(
+    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], joint: JointDistinct
+) -> tuple[float, str]:
+    """Return the number of distinct keys on the side that has more, and what that rests on."""
+    one, how = tuples(left, [a for a, _ in pairs], joint)
+    other, how_other = tuples(right, [b for _, b in pairs], joint)
+    words = how if one >= other else how_other
+    if not words:
+        words = "distinct count" if len(pairs) == 1 else f"distinct counts of {len(pairs)} keys"
+    return max(one, other, 1.0), words
+
+
+def _key_columns(
+    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]]
+) -> dict[str, ColumnFacts]:
+    """Return the keys after a join: of each pair, values that both sides may have, and no null."""
+    keys = {}
+    for a, b in pairs:
+        distinct = min(left.of(a).distinct, right.of(b).distinct)
+        keys[a] = left.of(a).equals_one(distinct)
+        keys[b] = right.of(b).equals_one(distinct)
+    return keys
+
+
+def _partnered(
+    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], joint: JointDistinct
+) -> float:
+    """Return the share of left rows that have a partner by their keys."""
+    if not pairs:
+        return 1.0 if right.rows >= 1 else 0.0
+    domain, _ = _domain(left, right, pairs, joint)
+    present, _ = tuples(right, [b for _, b in pairs], joint, rows=right.rows)
+    nulls = max(left.of(a).nulls for a, _ in pairs)
+    return (1 - nulls) * min(1.0, present / domain)
+
+
+def _semi(
+    left: Facts,
+    right: Facts,
+    pairs: Sequence[tuple[str, str]],
+    others: Sequence[Condition],
+    matches: Facts,
+    type: str,
+    joint: JointDistinct,
+) -> Facts:
+    if type.startswith("EXISTENCE"):
+        return left
+    share = _partnered(left, right, pairs, joint)
+    if others and share:
+        # A row with several partners is lost only if none of them passes.
+        both = Facts(left.rows, left.at_most, "", {**left.columns, **right.columns})
+        passing = math.prod(_share(both, condition) for condition in others)
+        partners = max(1.0, matches.rows / passing / max(1.0, left.rows * share))
+        share *= 1 - (1 - min(passing, 1.0)) ** partners
+    evidence = matches.evidence
+    if type.startswith("LEFT ANTI"):
+        rest = max(1 - share, _LEAST_UNMATCHED)
+        return left.with_rows(left.rows * rest, left.at_most, evidence)
+    kept = min(1.0, share)
+    at_most = min(left.at_most, left.at_most * kept * _DOUBT)
+    columns = {**left.columns, **_key_columns(left, right, pairs)}
+    made = left.with_rows(left.rows * kept, at_most, evidence)
+    return replace(made, columns={id: columns[id] for id in left.columns})
+
+
+def _with_unmatched(matches: Facts, side: Facts, partnered: float) -> Facts:
+    unmatched = side.rows * max(1 - partnered, 0.0)
+    rows = max(matches.rows + unmatched, side.rows)
+    at_most = max(matches.at_most + side.at_most * max(1 - partnered, 0.0), rows)
+    return replace(matches, rows=rows, at_most=at_most)

@@ -1,0 +1,106 @@
+"""Operators of a logical plan, as Spark's optimizer describes them (`PlanQuestion.java`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One part of a conjunction; columns have the numbers of Spark's attributes.
+
+    `filter` is one for `read_filters` where columns are compared with literals. Where two columns
+    are compared, `compares` is the operator between `left` and `right`. Else it is only known which
+    columns it needs.
+    """
+
+    columns: tuple[str, ...]
+    filter: Json | None = None
+    compares: str = ""
+    left: str = ""
+    right: str = ""
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether it is an equality of two columns, such as the keys of a join."""
+        return self.compares in ("=", "<=>")
+
+    @classmethod
+    def of(cls, message: Json) -> Condition:
+        return cls(**{**message, "columns": tuple(message["columns"])})
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column that an operator computes.
+
+    `of` is the column that it is, under another number. `sources` are all that it is computed from
+    otherwise, and `function` the aggregate function that does so. `key` is the index of the
+    grouping expression that it is.
+    """
+
+    id: str | None
+    of: str | None = None
+    sources: tuple[str, ...] = ()
+    function: str | None = None
+    key: int | None = None
+
+    @classmethod
+    def of_message(cls, message: Json) -> OutputColumn:
+        return cls(
+            message.get("id"),
+            message.get("of"),
+            tuple(message.get("from", ())),
+            message.get("function"),
+            message.get("key"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator; `inputs` are the indexes of those that it reads.
+
+    `rows` (None where unknown) and `bytes` are what Spark itself expects; they are true where
+    `is_exact`: adaptive execution has measured them. `details` are those of its kind.
+    """
+
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    output: tuple[str, ...]
+    bytes: float
+    rows: float | None = None
+    is_exact: bool = False
+    details: Json = field(default_factory=dict)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conjunction of a filter or join."""
+        return tuple(map(Condition.of, self.details.get("conditions", ())))
+
+    @property
+    def columns(self) -> Iterator[OutputColumn]:
+        """What a projection or an aggregate computes."""
+        return map(OutputColumn.of_message, self.details["columns"])
+
+
+_COMMON = ("kind", "name", "inputs", "output", "bytes", "rows", "is_exact")
+
+
+def read_operators(messages: Sequence[Json]) -> list[Operator]:
+    """Return the operators of a plan, each after those that it reads."""
+    return [
+        Operator(
+            **{
+                **{key: message[key] for key in _COMMON if key in message},
+                "inputs": tuple(message["inputs"]),
+                "output": tuple(message["output"]),
+            },
+            details={key: value for key, value in message.items() if key not in _COMMON},
+        )
+        for message in messages
+    ]

@@ -1,0 +1,102 @@
+package lancestat.relation;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+
+/** Conditions of filters and joins in the estimator's JSON: the parts of a conjunction. */
+@SuppressWarnings({"cast", "rawtypes", "unchecked"})
+final class Conditions {
+  private Conditions() {}
+
+  static ArrayNode of(Expression condition) {
+    ArrayNode parts = LanceRelation.JSON.createArrayNode();
+    for (Object part : parts(condition)) {
+      parts.add(json((Expression) part));
+    }
+    return parts;
+  }
+
+  static List parts(Expression condition) {
+    List parts = new ArrayList();
+    ArrayDeque waiting = new ArrayDeque();
+    waiting.push(condition);
+    while (!waiting.isEmpty()) {
+      Expression part = (Expression) waiting.pop();
+      if (part instanceof And) {
+        waiting.push(((And) part).right());
+        waiting.push(((And) part).left());
+      } else {
+        parts.add(part);
+      }
+    }
+    return parts;
+  }
+
+  /**
+   * One condition: `columns` that it needs, and what it is: `filter` where it compares columns with
+   * literals, `compares` where it compares two columns.
+   */
+  static ObjectNode json(Expression part) {
+    ObjectNode node = LanceRelation.JSON.createObjectNode();
+    node.set("columns", PlanQuestion.ids(part.references().iterator()));
+    boolean isNegated = part instanceof Not && ((Not) part).child() instanceof BinaryComparison;
+    Expression compared = isNegated ? ((Not) part).child() : part;
+    if (compared instanceof BinaryComparison) {
+      BinaryComparison comparison = (BinaryComparison) compared;
+      Attribute left = attribute((Expression) comparison.left());
+      Attribute right = attribute((Expression) comparison.right());
+      if (left != null && right != null) {
+        node.put("compares", isNegated ? "not " + comparison.symbol() : comparison.symbol());
+        node.put("left", PlanQuestion.id(left)).put("right", PlanQuestion.id(right));
+        return node;
+      }
+    }
+    ObjectNode filter = Filters.translate(numbered(part), schema(part));
+    if (filter != null) {
+      node.set("filter", filter);
+    }
+    return node;
+  }
+
+  private static Attribute attribute(Expression side) {
+    Expression inner = side instanceof Cast ? (Expression) ((Cast) side).child() : side;
+    return inner instanceof Attribute ? (Attribute) inner : null;
+  }
+
+  /** The condition with the numbers of columns for their names: names may be there twice. */
+  private static Expression numbered(Expression part) {
+    if (part instanceof AttributeReference) {
+      return ((AttributeReference) part).withName(PlanQuestion.id((Attribute) part));
+    }
+    List children = new ArrayList();
+    Iterator old = part.children().iterator();
+    while (old.hasNext()) {
+      children.add(numbered((Expression) old.next()));
+    }
+    return children.isEmpty()
+        ? part
+        : (Expression) part.withNewChildren(Sequences.of(children));
+  }
+
+  private static StructType schema(Expression part) {
+    StructType schema = new StructType();
+    Iterator columns = part.references().iterator();
+    while (columns.hasNext()) {
+      Attribute column = (Attribute) columns.next();
+      schema = schema.add(PlanQuestion.id(column), column.dataType());
+    }
+    return schema;
+  }
+}

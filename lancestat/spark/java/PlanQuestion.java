@@ -1,0 +1,240 @@
+package lancestat.relation;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Statistics;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.collection.Iterator;
+
+/**
+ * A logical plan in the estimator's JSON: its operators, each after those that it reads. Columns are
+ * named by the numbers that Spark gives them.
+ */
+@SuppressWarnings({"cast", "rawtypes", "unchecked"})
+final class PlanQuestion {
+  static final String ENABLED = "spark.lancestat.estimates.enabled";
+
+  final List operators = new ArrayList();
+  private final ArrayNode json = LanceRelation.JSON.createArrayNode();
+  private LanceTable table;
+
+  PlanQuestion(LogicalPlan plan) {
+    add(plan);
+  }
+
+  /** Whether a session has estimates of whole plans: not without Spark's cost-based optimizer. */
+  static boolean isEnabled() {
+    return SQLConf.get().cboEnabled()
+        && "true".equalsIgnoreCase(SQLConf.get().getConfString(ENABLED, "true"));
+  }
+
+  /** Whether some operator reads a table of which something is known. */
+  boolean isAnswerable() {
+    return table != null;
+  }
+
+  ObjectNode request(String op) {
+    ObjectNode request = LanceRelation.JSON.createObjectNode().put("op", op);
+    request.put("table", table.handle);
+    request.put("broadcast", SQLConf.get().autoBroadcastJoinThreshold());
+    request.set("operators", json);
+    return request;
+  }
+
+  JsonNode ask(ObjectNode request) throws JsonProcessingException {
+    return table.ask(request);
+  }
+
+  private int add(LogicalPlan plan) {
+    List inputs = new ArrayList();
+    if (plan instanceof LogicalQueryStage) {
+      inputs.add(Integer.valueOf(add(((LogicalQueryStage) plan).logicalPlan())));
+    } else if (plan instanceof InMemoryRelation) {
+      inputs.add(Integer.valueOf(add(((InMemoryRelation) plan).cacheBuilder().logicalPlan())));
+    } else {
+      Iterator children = plan.children().iterator();
+      while (children.hasNext()) {
+        inputs.add(Integer.valueOf(add((LogicalPlan) children.next())));
+      }
+    }
+    ObjectNode node = json.addObject();
+    node.put("name", plan.nodeName());
+    ArrayNode numbers = node.putArray("inputs");
+    for (Object input : inputs) {
+      numbers.add((Integer) input);
+    }
+    addSparks(node, plan);
+    node.set("output", ids(plan.output().iterator()));
+    describe(node, plan);
+    operators.add(plan);
+    return operators.size() - 1;
+  }
+
+  /** What Spark itself expects, which stays where the estimator knows nothing. */
+  private static void addSparks(ObjectNode node, LogicalPlan plan) {
+    Statistics own = plan.stats();
+    if (own.rowCount().isDefined()) {
+      node.put("rows", ((Number) own.rowCount().get()).doubleValue());
+    }
+    node.put("bytes", own.sizeInBytes().toDouble());
+    node.put("is_exact", own.isRuntime());
+  }
+
+  private void describe(ObjectNode node, LogicalPlan plan) {
+    String kind = "other";
+    if (plan instanceof DataSourceV2ScanRelation) {
+      kind = scan(node, (DataSourceV2ScanRelation) plan);
+    } else if (plan instanceof Filter) {
+      kind = "filter";
+      node.set("conditions", Conditions.of(((Filter) plan).condition()));
+      sample(node, (Filter) plan);
+    } else if (plan instanceof Project) {
+      kind = "project";
+      node.set("columns", columns(((Project) plan).projectList().iterator(), new ArrayList()));
+    } else if (plan instanceof Aggregate) {
+      kind = "aggregate";
+      aggregate(node, (Aggregate) plan);
+    } else if (plan instanceof Join) {
+      kind = "join";
+      Join join = (Join) plan;
+      node.put("type", join.joinType().sql());
+      if (join.condition().isDefined()) {
+        node.set("conditions", Conditions.of((Expression) join.condition().get()));
+      }
+    } else if (plan instanceof Union) {
+      kind = "union";
+      ArrayNode inputs = node.putArray("columns");
+      Iterator children = plan.children().iterator();
+      while (children.hasNext()) {
+        inputs.add(ids(((LogicalPlan) children.next()).output().iterator()));
+      }
+    } else if (plan instanceof Expand) {
+      kind = "expand";
+      node.put("times", ((Expand) plan).projections().size());
+    } else if (plan instanceof GlobalLimit || plan instanceof LocalLimit) {
+      Object limit =
+          plan instanceof GlobalLimit
+              ? ((GlobalLimit) plan).limitExpr()
+              : ((LocalLimit) plan).limitExpr();
+      if (limit instanceof Literal && ((Literal) limit).value() instanceof Integer) {
+        kind = "limit";
+        node.put("limit", (Integer) ((Literal) limit).value());
+      }
+    }
+    node.put("kind", kind);
+  }
+
+  private String scan(ObjectNode node, DataSourceV2ScanRelation relation) {
+    Explained known = ConnectorRelation.explained(relation.scan());
+    if (!(known instanceof LanceScan)) {
+      return "other";
+    }
+    LanceScan scan = (LanceScan) known;
+    if (table == null) {
+      table = scan.table;
+    }
+    node.set("scan", scan.request("scan"));
+    ObjectNode names = node.putObject("names");
+    Iterator output = relation.output().iterator();
+    while (output.hasNext()) {
+      Attribute attribute = (Attribute) output.next();
+      names.put(id(attribute), attribute.name());
+    }
+    return "scan";
+  }
+
+  /** Counts the rows of a sample that pass, where a filter is over a table's rows. */
+  private static void sample(ObjectNode node, Filter filter) {
+    LogicalPlan below = (LogicalPlan) filter.child();
+    if (!(below instanceof DataSourceV2ScanRelation)) {
+      return;
+    }
+    DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) below;
+    Explained known = ConnectorRelation.explained(relation.scan());
+    if (known instanceof LanceScan) {
+      int[] counted = ((LanceScan) known).sample.passing(filter.condition());
+      if (counted != null) {
+        node.putObject("sample").put("passing", counted[0]).put("rows", counted[1]);
+      }
+    }
+  }
+
+  private static void aggregate(ObjectNode node, Aggregate plan) {
+    ArrayNode keys = node.putArray("keys");
+    List grouping = new ArrayList();
+    Iterator expressions = plan.groupingExpressions().iterator();
+    while (expressions.hasNext()) {
+      Expression key = (Expression) expressions.next();
+      grouping.add(key);
+      keys.add(column(LanceRelation.JSON.createObjectNode(), key));
+    }
+    node.set("columns", columns(plan.aggregateExpressions().iterator(), grouping));
+  }
+
+  private static ArrayNode columns(Iterator expressions, List grouping) {
+    ArrayNode columns = LanceRelation.JSON.createArrayNode();
+    while (expressions.hasNext()) {
+      NamedExpression named = (NamedExpression) expressions.next();
+      ObjectNode column = columns.addObject();
+      column.put("id", id(named.toAttribute()));
+      Expression value =
+          named instanceof Alias ? (Expression) ((Alias) named).child() : (Expression) named;
+      column(column, value);
+      for (int i = 0; i < grouping.size(); i++) {
+        if (value.semanticEquals((Expression) grouping.get(i))) {
+          column.put("key", i);
+        }
+      }
+    }
+    return columns;
+  }
+
+  /** Where a value comes from: `of` is the column that it is, else `from` has all that it needs. */
+  private static ObjectNode column(ObjectNode column, Expression value) {
+    if (value instanceof Attribute) {
+      return column.put("of", id((Attribute) value));
+    }
+    if (value instanceof AggregateExpression) {
+      AggregateExpression aggregate = (AggregateExpression) value;
+      column.put("function", aggregate.aggregateFunction().prettyName());
+    }
+    column.set("from", ids(value.references().iterator()));
+    return column;
+  }
+
+  static ArrayNode ids(Iterator attributes) {
+    ArrayNode ids = LanceRelation.JSON.createArrayNode();
+    while (attributes.hasNext()) {
+      ids.add(id((Attribute) attributes.next()));
+    }
+    return ids;
+  }
+
+  static String id(Attribute attribute) {
+    return Long.toString(attribute.exprId().id());
+  }
+}

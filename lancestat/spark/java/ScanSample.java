@@ -1,0 +1,122 @@
+package lancestat.relation;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression$;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/** Rows of the fragments that a scan reads, on which Spark's own expressions are evaluated. */
+@SuppressWarnings({"cast", "rawtypes", "unchecked"})
+final class ScanSample {
+  private final LanceScan scan;
+  // By the names of the columns, in their order; null where there is no sample.
+  private final Map rows = new HashMap();
+
+  ScanSample(LanceScan scan) {
+    this.scan = scan;
+  }
+
+  /** The rows that pass a condition, and all rows; null where that cannot be said. */
+  synchronized int[] passing(Expression condition) {
+    if (!condition.deterministic() || SubqueryExpression$.MODULE$.hasSubquery(condition)) {
+      return null;
+    }
+    try {
+      Map indexes = new HashMap();
+      List names = new ArrayList();
+      scala.collection.Iterator columns = condition.references().iterator();
+      while (columns.hasNext()) {
+        Attribute column = (Attribute) columns.next();
+        indexes.put(column.exprId(), Integer.valueOf(names.size()));
+        names.add(column.name());
+      }
+      List sampled = names.isEmpty() ? null : rows(names);
+      if (sampled == null) {
+        return null;
+      }
+      Expression bound = bound(condition, indexes);
+      int passing = 0;
+      for (Object row : sampled) {
+        if (Boolean.TRUE.equals(bound.eval((InternalRow) row))) {
+          passing++;
+        }
+      }
+      return new int[] {passing, sampled.size()};
+    } catch (Throwable error) {
+      // As a cast that fails in ANSI mode, or a function that runs in a Python worker.
+      Failure.survived("no sample of " + scan.table.name, error);
+      return null;
+    }
+  }
+
+  private List rows(List names) throws IOException {
+    if (!rows.containsKey(names)) {
+      ObjectNode request = scan.question.request("sample");
+      ArrayNode columns = request.putArray("columns");
+      for (Object name : names) {
+        columns.add((String) name);
+      }
+      JsonNode reply = scan.question.ask(request);
+      rows.put(names, reply.hasNonNull("arrow") ? read(reply.get("arrow").binaryValue()) : null);
+    }
+    return (List) rows.get(names);
+  }
+
+  private static List read(byte[] stream) throws IOException {
+    List read = new ArrayList();
+    BufferAllocator allocator = new RootAllocator();
+    ArrowStreamReader reader =
+        new ArrowStreamReader(new ByteArrayInputStream(stream), allocator);
+    try {
+      VectorSchemaRoot root = reader.getVectorSchemaRoot();
+      while (reader.loadNextBatch()) {
+        ColumnVector[] vectors = new ColumnVector[root.getFieldVectors().size()];
+        for (int i = 0; i < vectors.length; i++) {
+          vectors[i] = new ArrowColumnVector(root.getVector(i));
+        }
+        ColumnarBatch batch = new ColumnarBatch(vectors, root.getRowCount());
+        Iterator remaining = batch.rowIterator();
+        while (remaining.hasNext()) {
+          read.add(((InternalRow) remaining.next()).copy());
+        }
+      }
+    } finally {
+      reader.close();
+      allocator.close();
+    }
+    return read;
+  }
+
+  private static Expression bound(Expression expression, Map indexes) {
+    if (expression instanceof Attribute) {
+      Integer index = (Integer) indexes.get(((Attribute) expression).exprId());
+      return new BoundReference(index.intValue(), expression.dataType(), true);
+    }
+    List children = new ArrayList();
+    scala.collection.Iterator old = expression.children().iterator();
+    while (old.hasNext()) {
+      children.add(bound((Expression) old.next(), indexes));
+    }
+    return children.isEmpty()
+        ? expression
+        : (Expression) expression.withNewChildren(Sequences.of(children));
+  }
+}

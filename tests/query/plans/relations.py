@@ -1,0 +1,97 @@
+"""Relations in memory, with the facts of them that statistics would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from lancestat.lake.snapshot import Field
+from lancestat.query.plans.facts import ColumnFacts, Facts
+from lancestat.query.plans.operators import Condition
+from lancestat.tables.statistics.column_type import column_type
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows, and the index of the scan that they would come from."""
+
+    rows: pl.DataFrame
+    scan: int
+
+    def facts(self) -> Facts:
+        total = float(len(self.rows))
+        columns = {name: self._column(name) for name in self.rows.columns}
+        unique = frozenset(
+            frozenset((name,)) for name, column in columns.items() if column.distinct == total
+        )
+        return Facts(total, total, "count", columns, unique)
+
+    def _column(self, name: str) -> ColumnFacts:
+        values = self.rows[name]
+        present = values.drop_nulls()
+        arrow = present.to_arrow()
+        type = column_type(arrow.type)
+        assert type is not None
+        is_number = values.dtype.is_numeric()
+        distinct = float(max(1, present.n_unique()))
+        return ColumnFacts(
+            distinct,
+            values.null_count() / max(1, len(values)),
+            float(present.min()) if is_number and len(present) else None,  # type: ignore[arg-type]
+            float(present.max()) if is_number and len(present) else None,  # type: ignore[arg-type]
+            origin=(self.scan, name),
+            rows_per_value=max(1.0, len(present) / distinct),
+            type=type,
+            field=Field(0, name, arrow.type, True, type.spark_type),
+        )
+
+
+class Joint:
+    """Joint distinct counts of relations, as a state keeps them; `asked` are the groups."""
+
+    def __init__(self, *relations: Relation) -> None:
+        self.relations = {relation.scan: relation for relation in relations}
+        self.asked: list[frozenset[str]] = []
+
+    def __call__(self, scan: int, names: frozenset[str]) -> float | None:
+        self.asked.append(names)
+        rows = self.relations[scan].rows.select(sorted(names)).drop_nulls()
+        return float(rows.n_unique())
+
+
+def unknown(scan: int, names: frozenset[str]) -> None:
+    """Tables that keep no groups."""
+
+
+def equal(left: str, right: str) -> Condition:
+    return Condition((left, right), compares="=", left=left, right=right)
+
+
+def frame(random: np.random.Generator, rows: int, **domains: int) -> pl.DataFrame:
+    """Rows with uniform columns of so many values each, independent of each other."""
+    return pl.DataFrame({name: random.integers(0, n, rows) for name, n in domains.items()})
+
+
+def true_rows(left: pl.DataFrame, right: pl.DataFrame, keys: Mapping[str, str], how: str) -> int:
+    """The rows of a join, by polars."""
+    made = left.join(
+        right,
+        left_on=list(keys),
+        right_on=list(keys.values()),
+        how=how,  # type: ignore[arg-type]
+        coalesce=False if how in ("inner", "left", "full") else None,
+    )
+    return len(made)
+
+
+def q_error(expected: float, true: float) -> float:
+    """How many times too many or too few, at least one row each."""
+    expected, true = max(1.0, expected), max(1.0, true)
+    return max(expected / true, true / expected)
+
+
+def worst(pairs: Iterable[tuple[float, float]]) -> float:
+    return max(q_error(*pair) for pair in pairs)

@@ -1,0 +1,178 @@
+"""Rows that pass conditions, compared with those that polars filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.query.plans.conditions import Passing, restrict
+from lancestat.query.plans.facts import Facts
+from lancestat.query.plans.operators import Condition
+from lancestat.tables.statistics.kernel import analyze
+from tests.query.plans.relations import Relation, frame, q_error
+
+RANDOM = np.random.default_rng(5)
+UNIFORM = Relation(
+    frame(RANDOM, 20_000, a=1_000, b=50).with_columns(
+        pl.when(pl.col("b") % 5 == 0).then(None).otherwise(pl.col("a")).alias("half")
+    ),
+    0,
+)
+SKEWED = Relation(
+    pl.DataFrame({"s": np.minimum(RANDOM.zipf(1.4, 20_000), 10_000).astype(np.int64)}), 0
+)
+
+
+def with_quantiles(relation: Relation, name: str) -> Facts:
+    """The facts of a relation, with the histogram of a column by the kernel."""
+    table = relation.rows.select(name).to_arrow()
+    partial = analyze(table.to_batches(), table.schema, quantiles=[name])[name]
+    facts = relation.facts()
+    column = replace(facts.columns[name], quantiles=partial.quantiles)
+    return replace(facts, columns={**facts.columns, name: column})
+
+
+def compared(column: str, operator: str, value: int) -> Condition:
+    made = {"op": operator, "column": column, "type": "bigint", "value": str(value)}
+    return Condition((column,), made)
+
+
+def among(column: str, values: Sequence[int]) -> Condition:
+    made = {"op": "in", "column": column, "type": "bigint", "values": [str(v) for v in values]}
+    return Condition((column,), made)
+
+
+def is_null(column: str) -> Condition:
+    return Condition((column,), {"op": "isnull", "column": column})
+
+
+CASES: list[tuple[list[Condition], Any]] = [
+    ([compared("a", "<", 250)], pl.col("a") < 250),
+    ([compared("a", ">=", 900)], pl.col("a") >= 900),
+    ([compared("a", ">=", 400), compared("a", "<=", 449)], pl.col("a").is_between(400, 449)),
+    ([compared("b", "=", 7)], pl.col("b") == 7),
+    ([among("b", [1, 2, 3, 3])], pl.col("b").is_in([1, 2, 3])),
+    ([among("b", [1, 2, 99])], pl.col("b").is_in([1, 2])),
+    ([compared("b", "=", 50)], pl.lit(False)),
+    ([is_null("half")], pl.col("half").is_null()),
+    ([compared("half", "<", 500)], pl.col("half") < 500),
+    (
+        [Condition(("b",), {"op": "not", "child": compared("b", "=", 3).filter})],
+        pl.col("b") != 3,
+    ),
+    (
+        [
+            Condition(
+                ("b",),
+                {
+                    "op": "or",
+                    "operands": [compared("b", "=", 3).filter, compared("b", "=", 4).filter],
+                },
+            )
+        ],
+        pl.col("b").is_in([3, 4]),
+    ),
+]
+
+
+@pytest.mark.parametrize("conditions, expression", CASES, ids=str)
+def test_conditions_on_one_column(conditions: list[Condition], expression: Any) -> None:
+    made = restrict(UNIFORM.facts(), conditions, None)
+    true = len(UNIFORM.rows.filter(expression))
+    assert q_error(made.rows, true) <= 1.2
+    assert made.rows <= made.at_most <= len(UNIFORM.rows)
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_ranges_of_a_skewed_column_by_its_histogram(one: int, other: int) -> None:
+    low, high = sorted((one, other))
+    made = restrict(
+        with_quantiles(SKEWED, "s"), [compared("s", ">=", low), compared("s", "<=", high)], None
+    )
+    true = len(SKEWED.rows.filter(pl.col("s").is_between(low, high)))
+    # A sketch is off by a share of all rows.
+    assert abs(made.rows - true) <= 0.02 * len(SKEWED.rows)
+
+
+@pytest.mark.parametrize("value", [1, 2, 3])
+def test_frequent_values_by_the_histogram(value: int) -> None:
+    made = restrict(with_quantiles(SKEWED, "s"), [compared("s", "=", value)], None)
+    true = len(SKEWED.rows.filter(pl.col("s") == value))
+    assert q_error(made.rows, true) <= 1.3
+
+
+def test_a_range_and_its_column_afterwards() -> None:
+    made = restrict(UNIFORM.facts(), [compared("a", "<", 100)], None)
+    column = made.columns["a"]
+    assert column.distinct == pytest.approx(100, rel=0.05)
+    assert (column.low, column.high) == (0, 100)
+    assert made.columns["b"] == UNIFORM.facts().columns["b"]
+    # What is left of a column that was not filtered follows from the rows.
+    assert column.among(made.rows) == pytest.approx(100, rel=0.05)
+
+
+def dependent() -> Relation:
+    rows = frame(RANDOM, 20_000, part=400).with_columns(
+        (pl.col("part") // 20).alias("brand"), (pl.col("part") // 100).alias("category")
+    )
+    return Relation(rows, 0)
+
+
+def sampled(relation: Relation, expression: Any, seed: int = 1) -> Passing:
+    rows = relation.rows.sample(4_096, seed=seed)
+    return Passing(len(rows.filter(expression)), len(rows))
+
+
+def test_a_sample_knows_that_columns_depend_on_each_other() -> None:
+    relation = dependent()
+    conditions = [
+        compared(name, "=", value) for name, value in (("part", 45), ("brand", 2), ("category", 0))
+    ]
+    expression = (pl.col("part") == 45) & (pl.col("brand") == 2) & (pl.col("category") == 0)
+    true = len(relation.rows.filter(expression))
+    alone = restrict(relation.facts(), conditions, None)
+    made = restrict(relation.facts(), conditions, sampled(relation, expression))
+    assert q_error(alone.rows, true) > 5
+    assert q_error(made.rows, true) <= 4
+    assert made.at_most >= true
+    wide = pl.col("brand").is_in([2, 3]) & (pl.col("category") == 0)
+    made = restrict(
+        relation.facts(),
+        [among("brand", [2, 3]), compared("category", "=", 0)],
+        sampled(relation, wide),
+    )
+    assert q_error(made.rows, len(relation.rows.filter(wide))) <= 1.2
+    assert made.evidence == "sample of 4,096 rows"
+
+
+def test_conditions_that_compute_something_are_sampled() -> None:
+    expression = pl.col("a") % 7 == 3
+    made = restrict(UNIFORM.facts(), [Condition(("a",))], sampled(UNIFORM, expression))
+    assert q_error(made.rows, len(UNIFORM.rows.filter(expression))) <= 1.15
+
+
+def test_no_match_in_a_sample_is_not_taken_for_none() -> None:
+    made = restrict(UNIFORM.facts(), [Condition(("a",))], Passing(0, 4_096))
+    assert 0 < made.rows < made.at_most
+    assert made.at_most >= 20_000 * 2 / 4_096
+
+
+@given(st.integers(0, 4_096))
+def test_the_interval_of_a_sample_holds_its_share(passing: int) -> None:
+    low, high = Passing(passing, 4_096).interval()
+    assert 0 <= low <= passing / 4_096 <= high <= 1
+
+
+def test_an_empty_relation() -> None:
+    empty = Relation(pl.DataFrame({"a": pl.Series([], dtype=pl.Int64)}), 0)
+    made = restrict(empty.facts(), [compared("a", "=", 1)], None)
+    assert made.rows == 0
+    assert pa.int64() == empty.facts().columns["a"].field.type  # type: ignore[union-attr]
