@@ -24,6 +24,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.internal.SQLConf;
+import scala.collection.immutable.Seq;
 
 /** Orders inner joins by lancestat's estimates, before Spark's own search for an order. */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
@@ -64,7 +65,7 @@ final class JoinOrder extends Rule {
     }
     JsonNode orders = question.ask(request).get("orders");
     for (int i = 0; i < tops.size(); i++) {
-      ((Region) regions.get(tops.get(i))).order = orders.get(i);
+      ((Region) regions.get(tops.get(i))).order = (JsonNode) orders.get(i);
     }
     return rebuilt(plan, regions);
   }
@@ -161,7 +162,7 @@ final class JoinOrder extends Rule {
 
     LogicalPlan joined(List inputs, LogicalPlan top) {
       LogicalPlan made = joined(order, inputs, new ArrayList(conditions), top.outputSet());
-      return made.output().equals(top.output()) ? made : new Project(top.output(), made);
+      return made.output().equals(top.output()) ? made : new Project((Seq) top.output(), made);
     }
 
     private LogicalPlan joined(
@@ -169,8 +170,8 @@ final class JoinOrder extends Rule {
       if (!tree.isArray()) {
         return (LogicalPlan) inputs.get(tree.asInt());
       }
-      LogicalPlan left = joined(tree.get(0), inputs, waiting, needed);
-      LogicalPlan right = joined(tree.get(1), inputs, waiting, needed);
+      LogicalPlan left = joined((JsonNode) tree.get(0), inputs, waiting, needed);
+      LogicalPlan right = joined((JsonNode) tree.get(1), inputs, waiting, needed);
       AttributeSet both = left.outputSet().$plus$plus(right.outputSet());
       Expression condition = null;
       Iterator remaining = waiting.iterator();

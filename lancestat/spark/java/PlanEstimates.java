@@ -62,7 +62,7 @@ final class PlanEstimates extends SparkStrategy {
     plan.invalidateStatsCache();
     for (int i = 0; i < question.operators.size(); i++) {
       LogicalPlan operator = (LogicalPlan) question.operators.get(i);
-      JsonNode estimate = reply.get("operators").get(i);
+      JsonNode estimate = (JsonNode) reply.get("operators").get(i);
       operator.setTagValue(TAG, estimate.toString());
       if (estimate.hasNonNull("rows")) {
         set(operator, estimate);

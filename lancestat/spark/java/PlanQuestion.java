@@ -49,7 +49,7 @@ final class PlanQuestion {
   /** Whether a session has estimates of whole plans: not without Spark's cost-based optimizer. */
   static boolean isEnabled() {
     return SQLConf.get().cboEnabled()
-        && "true".equalsIgnoreCase(SQLConf.get().getConfString(ENABLED, "true"));
+        && "true".equalsIgnoreCase(SQLConf.get().getConfString(ENABLED, "false"));
   }
 
   /** Whether some operator reads a table of which something is known. */

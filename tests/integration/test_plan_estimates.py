@@ -1,0 +1,129 @@
+"""Estimates of whole plans, as Spark plans with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.runs.world import write_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ORDERS, LINES, CUSTOMERS, PARTS = 60_000, 120_000, 3_000, 1_000
+SETTING = "spark.lancestat.estimates.enabled"
+CONF = {
+    "spark.sql.cbo.enabled": "true",
+    "spark.sql.cbo.joinReorder.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",
+    SETTING: "true",
+}
+QUERY = """
+    select c_nation, p_brand, count(*) as lines
+    from lines join orders on l_order = o_id join customers on o_customer = c_id
+      join parts on l_part = p_id
+    where o_day % 7 = 3 and p_brand = 4 and l_quantity < 10
+    group by c_nation, p_brand
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, session: SparkSession) -> Iterator[SparkSession]:
+    """Four tables, analyzed and attached to a session that has the estimates."""
+    random = np.random.default_rng(1)
+    tables = {
+        "orders": {
+            "o_id": np.arange(ORDERS),
+            "o_customer": random.integers(0, CUSTOMERS, ORDERS),
+            "o_day": random.integers(0, 365, ORDERS),
+        },
+        "lines": {
+            "l_order": random.integers(0, ORDERS, LINES),
+            "l_part": random.integers(0, PARTS, LINES),
+            "l_quantity": random.integers(1, 50, LINES),
+        },
+        "customers": {
+            "c_id": np.arange(CUSTOMERS),
+            "c_nation": random.integers(0, 25, CUSTOMERS),
+        },
+        "parts": {"p_id": np.arange(PARTS), "p_brand": random.integers(0, 40, PARTS)},
+    }
+    for name, columns in tables.items():
+        lance.write_dataset(pa.table(columns), tmp_path / f"{name}.lance")
+    project = write_project(tmp_path, *tables)
+    project.run().raise_for_status()
+    for key, value in CONF.items():
+        session.conf.set(key, value)
+    project.attach(session)
+    yield session
+    for name in tables:
+        session.catalog.dropTempView(name)
+
+
+def estimates(rows: DataFrame) -> dict[str, list[float]]:
+    """The rows of each kind of logical operator, as Spark's strategies have seen them."""
+    found: dict[str, list[float]] = {}
+
+    def visit(plan: Any) -> None:
+        link = plan.logicalLink()
+        if link.isDefined():
+            counted = link.get().stats().rowCount()
+            if counted.isDefined():
+                found.setdefault(link.get().nodeName(), []).append(float(counted.get()))
+        for index in range(plan.children().size()):
+            visit(plan.children().apply(index))
+
+    visit(rows._jdf.queryExecution().sparkPlan())  # type: ignore[operator]
+    return found
+
+
+def test_spark_plans_with_the_estimates(shop: SparkSession) -> None:
+    rows = shop.sql(QUERY)
+    true = sum(row.lines for row in rows.collect())
+    made = estimates(rows)
+    # Of three joins the last has the rows that are grouped.
+    assert true / 2 <= min(made["Join"]) <= true * 2
+    # A condition that computes something, which Spark takes to be true.
+    days = shop.sql("select * from orders where o_day % 7 = 3")
+    assert days.count() / 1.2 <= max(estimates(days)["Filter"]) <= days.count() * 1.2
+    shop.conf.set(SETTING, "false")
+    assert min(estimates(shop.sql(QUERY))["Join"]) > true * 5
+
+
+@pytest.mark.parametrize("is_adaptive", ["true", "false"])
+def test_rows_are_the_same_with_estimates_and_without(shop: SparkSession, is_adaptive: str) -> None:
+    shop.conf.set("spark.sql.adaptive.enabled", is_adaptive)
+    queries = [
+        QUERY,
+        "select count(*) n from lines where l_part in (select p_id from parts where p_brand < 3)",
+        "select count(*) as n from orders o left join lines l on o.o_id = l.l_order and l_part < 9",
+        "select o_day, count(*) as n from orders group by o_day having count(*) > 160",
+    ]
+    for query in queries:
+        results = []
+        for enabled in ("true", "false"):
+            shop.conf.set(SETTING, enabled)
+            results.append(sorted(map(tuple, shop.sql(query).collect())))
+        assert results[0] == results[1]
+
+
+def test_a_plan_of_which_the_estimates_fail_is_spark_s(
+    shop: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no estimates")
+
+    monkeypatch.setattr("lancestat.query.plans.answers.PlanAnswers.estimates", fail)
+    monkeypatch.setattr("lancestat.query.plans.answers.PlanAnswers.orders", fail)
+    made = shop.sql(QUERY)
+    assert made.collect()
+    shop.conf.set(SETTING, "false")
+    assert estimates(made) == estimates(shop.sql(QUERY))
