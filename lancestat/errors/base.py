@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -188,5 +188,10 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
         return f"did you mean '{similar}'?"
     if otherwise is None:
         return None
-    listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
-    return f"{otherwise}: {listed or 'none'}"
+    return listed(otherwise, names)
+
+
+def listed(what: str, names: Sequence[str]) -> str:
+    """Return a hint that lists the first of some names."""
+    text = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+    return f"{what}: {text or 'none'}"

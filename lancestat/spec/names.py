@@ -16,6 +16,7 @@ from lancestat.errors import (
     SpecError,
     UnknownReference,
     did_you_mean,
+    listed,
 )
 from lancestat.formats import quoted
 from lancestat.redact import KnownValue, Origin
@@ -236,7 +237,6 @@ class Namespace(Generic[T]):
         if name in self.values:
             return None
         declared = [spelled for spelled, _ in self.declared.values()]
-        known = ", ".join(sorted(declared)[:20]) or "none"
         hint = None
         if item.origin(*steps) is None:
             hint = did_you_mean(name, declared) or self._same_letters(name)
@@ -244,7 +244,7 @@ class Namespace(Generic[T]):
             UnknownReference,
             f"unknown {self.noun} {item.quoted(name, *steps)}",
             *steps,
-            hint=hint or f"declared: {known}",
+            hint=hint or listed("declared", sorted(declared)),
         )
 
     def _same_letters(self, name: str) -> str | None:
