@@ -88,22 +88,16 @@ class PlanningService:
         except BaseException as error:
             if not is_error_or_panic(error):
                 raise
-            cause = _cause(error, self._tables.get(message.get("table", "")))
+            cause = _cause(error, *list(self._tables.values()))
             problem = InternalError(f"a scan cannot be planned: {cause}")
         _log.warning("planning a scan: %s", problem.message)
         return json.dumps({"error": str(WorkerError.carrying(problem))})
 
     def _answer(self, message: Message) -> Message:
-        match message["op"]:
-            case "forget":
-                with self._lock:
-                    self._tables.pop(message["table"], None)
-                return {}
-            case "plan":
-                return PlanAnswers(message, self._table_of, self._clock()).estimates()
-            case "order":
-                answers = PlanAnswers(message, self._table_of, self._clock())
-                return answers.orders(message["regions"])
+        if message["op"] == "forget":
+            with self._lock:
+                self._tables.pop(message["table"], None)
+            return {}
         table = self._tables[message["table"]]
         match message["op"]:
             case "covers":
@@ -114,6 +108,11 @@ class PlanningService:
                 return self._estimate(table, _filters(message, table), message)
             case "parts":
                 return self._parts(table, message)
+            case "plan":
+                return PlanAnswers(message, self._table_of, self._clock()).estimates()
+            case "order":
+                answers = PlanAnswers(message, self._table_of, self._clock())
+                return answers.orders(message["regions"])
             case "sample":
                 return self._sample(table, _filters(message, table), message)
             case "verify":
@@ -291,8 +290,8 @@ def _runs(ids: Iterable[int]) -> list[list[int]]:
     return runs
 
 
-def _cause(error: BaseException, table: ReadTable | None) -> str:
-    secrets = secret_values(table.storage_options if table else None)
+def _cause(error: BaseException, *tables: ReadTable) -> str:
+    secrets = {secret for table in tables for secret in secret_values(table.storage_options)}
     return redact_line(f"{type(error).__name__}: {error}", secrets)
 
 
