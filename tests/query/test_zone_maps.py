@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import lance
 import pyarrow as pa
@@ -22,6 +23,7 @@ import lancestat.tables.coverage
 from lancestat.errors.codes import StateUnreachable
 from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import DataFile, Overlay
+from lancestat.query import fragments
 from lancestat.query.fragments import (
     FragmentStatistics,
     GroupedStatistics,
@@ -350,6 +352,16 @@ def test_a_filter_may_rule_out_all_fragments(world: World) -> None:
     )
     assert left is not None
     assert (list(left.fragment_ids), left.rows, left.is_known) == ([], 0, True)
+
+
+def test_the_partial_of_a_whole_table_is_merged_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = Mock(wraps=fragments.merge)
+    monkeypatch.setattr(fragments, "merge", merge)
+    known = known_groups(world)
+    assert known.partial("o_id") == known.partial("o_id")
+    assert merge.call_count == 1
 
 
 def test_appended_fragments_are_kept_without_partials(world: World) -> None:
