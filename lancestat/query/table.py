@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 # a local disk ten times as long.
 BLOCKS = 8
 SAMPLE_ROWS = 4_096
+# Of one table, for conditions on other columns or in other fragments.
+SAMPLES_KEPT = 16
 # Reading a sample is not worth it where the whole table is small.
 LEAST_ROWS = 20_000
 
@@ -103,6 +105,8 @@ class Sampler:
         key = tuple(columns), None if fragment_ids is None else tuple(fragment_ids)
         with self._lock:
             if key not in self._samples:
+                while len(self._samples) >= SAMPLES_KEPT:
+                    del self._samples[next(iter(self._samples))]
                 self._samples[key] = self._read(*key)
             return self._samples[key]
 

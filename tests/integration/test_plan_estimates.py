@@ -115,6 +115,29 @@ def test_rows_are_the_same_with_estimates_and_without(shop: SparkSession, is_ada
         assert results[0] == results[1]
 
 
+def test_plans_of_cached_tables_are_as_they_were(shop: SparkSession) -> None:
+    cached = shop.sql("select * from lines where l_quantity < 10").cache()
+    try:
+        cached.createOrReplaceTempView("few")
+        query = "select count(*) as n from few join parts on l_part = p_id where p_brand = 4"
+        first = shop.sql(query).collect()
+        assert shop.sql(query).collect() == first
+        shop.conf.set(SETTING, "false")
+        assert shop.sql(query).collect() == first
+    finally:
+        cached.unpersist()
+        shop.catalog.dropTempView("few")
+
+
+def test_columns_without_statistics_have_spark_s_estimates(
+    shop: SparkSession,
+) -> None:
+    # Of the numbers only Spark knows how many differ.
+    rows = shop.sql("select * from lines join range(0, 100) on l_order = id")
+    [made], true = estimates(rows)["Join"], rows.count()
+    assert true / 1.5 <= made <= true * 1.5
+
+
 def test_a_plan_of_which_the_estimates_fail_is_spark_s(
     shop: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

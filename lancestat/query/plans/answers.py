@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from lancestat.query.estimates import column_estimates, remaining_fragments
+from lancestat.query.estimates import ColumnEstimate, column_estimates, remaining_fragments
 from lancestat.query.plans.cardinality import Estimator
-from lancestat.query.plans.facts import ColumnFacts, Facts, snapped
+from lancestat.query.plans.facts import ColumnFacts, Facts, no_groups, snapped
 from lancestat.query.plans.join_order import best_order
 from lancestat.query.plans.operators import Condition, Operator, read_operators
 from lancestat.query.predicates.filter import Filter
@@ -32,9 +32,8 @@ class PlanAnswers:
         now: datetime,
     ) -> None:
         self._operators = read_operators(message["operators"])
-        self._tables: dict[int, ReadTable] = {}
         self._table_of, self._now = table_of, now
-        self._estimator = Estimator(self._operators, self._scan, self._joint)
+        self._estimator = Estimator(self._operators, self._scan, no_groups)
 
     def estimates(self) -> Message:
         """Return `rows`, `at_most` and the `evidence` of each operator."""
@@ -56,11 +55,15 @@ class PlanAnswers:
         return {"orders": [self._order(region) for region in regions]}
 
     def _order(self, region: Message) -> Any:
-        inputs = [self._estimator.known(index) for index in region["inputs"]]
+        inputs = [self._estimator.facts[index] for index in region["inputs"]]
         known = [facts for facts in inputs if facts is not None and facts.columns]
-        if len(known) < len(inputs):
+        conditions = list(map(Condition.of, region["conditions"]))
+        columns = {id for facts in known for id in facts.columns}
+        if len(known) < len(inputs) or any(
+            id not in columns for condition in conditions for id in condition.columns
+        ):
             return None
-        return best_order(known, list(map(Condition.of, region["conditions"])), self._joint)
+        return best_order(known, conditions, no_groups)
 
     def _scan(self, index: int, operator: Operator) -> Facts | None:
         question = operator.details["scan"]
@@ -73,26 +76,22 @@ class PlanAnswers:
         rows = table.snapshot.rows if left is None else left.rows
         names: Mapping[str, str] = operator.details["names"]
         estimates = column_estimates(table, list(names.values()), verdict, left, rows)
-        columns = {}
-        for id, name in names.items():
-            column = estimates.get(name)
-            if column is not None and column.distinct is not None:
-                columns[id] = _column(table, index, name, column, rows)
-            else:
-                columns[id] = ColumnFacts(max(1.0, float(rows)), field=table.fields[name])
-        self._tables[index] = table
+        columns = {
+            id: _column(table, index, name, column, rows)
+            for id, name in names.items()
+            if (column := estimates.get(name)) is not None and column.distinct is not None
+        }
         unique = frozenset(frozenset((id,)) for id, c in columns.items() if c.distinct == rows)
         return Facts(float(rows), float(rows), "count", columns, unique)
 
-    def _joint(self, scan: int, names: frozenset[str]) -> float | None:
-        return None
 
-
-def _column(table: ReadTable, index: int, name: str, column: Any, rows: int) -> ColumnFacts:
+def _column(
+    table: ReadTable, index: int, name: str, column: ColumnEstimate, rows: int
+) -> ColumnFacts:
     type = table.types[name]
     nulls = (column.nulls or 0) / rows if rows else 0.0
     present = rows * (1 - nulls)
-    distinct = max(1.0, snapped(float(column.distinct), present))
+    distinct = max(1.0, snapped(float(column.distinct or 0), present))
     partial = table.fragments.partial(name) if table.histogram else None
     return ColumnFacts(
         distinct,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +26,9 @@ SPARKS = "Spark's"
 class Estimator:
     """Estimates the operators of one plan, each once.
 
-    An operator of which nothing is known has Spark's own estimate, in proportion to what is known
-    of its inputs.
+    An operator that needs a column of which nothing is known has Spark's own estimate, in
+    proportion to what is known of its inputs. `facts` are by the indexes of operators, None where
+    neither knows anything.
     """
 
     def __init__(
@@ -40,10 +41,6 @@ class Estimator:
             inputs = [self.facts[number] for number in operator.inputs]
             self.facts.append(self._estimate(index, operator, inputs, scans))
 
-    def known(self, index: int) -> Facts | None:
-        """Return what is known of an operator, or what Spark expects of it."""
-        return self.facts[index]
-
     def _estimate(
         self, index: int, operator: Operator, inputs: list[Facts | None], scans: ScanFacts
     ) -> Facts | None:
@@ -55,10 +52,26 @@ class Estimator:
             return Facts(operator.rows, operator.rows, "counted", below)
         if not known or len(known) < len(inputs):
             return _sparks(operator)
-        return _KINDS.get(operator.kind, _other)(self, operator, known)
+        estimate = _KINDS.get(operator.kind, _other)
+        if any(id not in facts.columns for facts in [_both(known)] for id in _needed(operator)):
+            estimate = _other
+        return estimate(self, operator, known)
 
-    def of_input(self, operator: Operator, index: int) -> Operator:
-        return self.operators[operator.inputs[index]]
+
+def _needed(operator: Operator) -> Iterator[str]:
+    """Yield the columns without whose distinct counts an operator cannot be estimated."""
+    if operator.kind == "join" or (operator.kind == "filter" and "sample" not in operator.details):
+        for condition in operator.conditions:
+            yield from condition.columns
+    elif operator.kind == "aggregate":
+        for key in map(OutputColumn.of_message, operator.details["keys"]):
+            yield from (key.of,) if key.of else key.sources
+
+
+def _both(inputs: Sequence[Facts]) -> Facts:
+    """Return all columns of some inputs."""
+    columns = {id: column for facts in inputs for id, column in facts.columns.items()}
+    return replace(inputs[0], columns=columns)
 
 
 def _sparks(operator: Operator) -> Facts | None:
@@ -69,14 +82,20 @@ def _sparks(operator: Operator) -> Facts | None:
 
 def _other(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts | None:
     """Return Spark's estimate in proportion: of operators that keep rows, what they read."""
-    first = inputs[0]
-    own, below = operator.rows, estimator.of_input(operator, 0).rows
-    if own is None or not below:
-        if len(operator.inputs) != 1 or operator.name not in _KEEPING:
-            return _sparks(operator)
-        own, below = 1.0, 1.0
-    ratio = own / below
-    return first.with_rows(first.rows * ratio, first.at_most * ratio, first.evidence)
+    sparks = [estimator.operators[index].rows for index in operator.inputs]
+    rows, at_most, evidence = operator.rows, operator.rows, SPARKS
+    if operator.name in _KEEPING and len(inputs) == 1:
+        [below] = inputs
+        rows, at_most, evidence = below.rows, below.at_most, below.evidence
+    elif rows is not None and at_most is not None:
+        for below, own in zip(inputs, sparks, strict=True):
+            if own:
+                rows, at_most = rows * below.rows / own, at_most * below.at_most / own
+    if rows is None or at_most is None:
+        return None
+    columns = _both(inputs).columns
+    kept = {id: columns[id] for id in operator.output if id in columns}
+    return Facts(rows, max(rows, at_most), evidence, kept)
 
 
 _KEEPING = frozenset(
@@ -98,7 +117,8 @@ def _with_columns(source: Facts, columns: Any, rows_of: Facts) -> Facts:
     made: dict[str, ColumnFacts] = {}
     renamed: dict[str, str] = {}
     for column in columns:
-        if column.id is None:
+        needed = column.sources if column.of is None else (column.of,)
+        if column.id is None or any(id not in source.columns for id in needed):
             continue
         made[column.id] = _computed(source, column, rows_of.rows)
         if column.of is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -23,6 +23,7 @@ from lancestat.query.predicates.filter import (
     Operator,
     Or,
     TextMatch,
+    columns_of,
     flattened,
     read_filters,
 )
@@ -185,19 +186,13 @@ def share(facts: Facts, filter: Filter) -> float:
         case Not(IsNull(column)):
             return 1 - facts.of(column).nulls
         case Not(operand):
-            nulls = max((facts.of(name).nulls for name in _names(operand)), default=0.0)
+            nulls = max((facts.of(name).nulls for name in columns_of(operand)), default=0.0)
             return max(0.0, 1 - nulls - share(facts, operand))
         case Comparison(column) | In(column) | IsNull(column):
             return _on_column(facts.of(column), [filter])[0]
         case TextMatch(column):
             return _TEXT_SHARE * (1 - facts.of(column).nulls)
     return UNKNOWN_SHARE
-
-
-def _names(filter: Filter) -> Iterable[str]:
-    from lancestat.query.predicates.filter import columns_of
-
-    return columns_of(filter)
 
 
 def _on_column(column: ColumnFacts, parts: Sequence[Filter]) -> tuple[float, ColumnFacts, str]:

@@ -78,7 +78,7 @@ class Facts:
         return replace(self, rows=max(rows, 0.0), at_most=max(at_most, rows), evidence=evidence)
 
     def of(self, id: str) -> ColumnFacts:
-        """Return a column; one of which nothing is known has another value in every row."""
+        """Return a column; one that is computed of nothing known has another value in every row."""
         return self.columns.get(id) or ColumnFacts(max(1.0, self.rows))
 
     def is_unique(self, ids: Iterable[str]) -> bool:
@@ -89,6 +89,10 @@ class Facts:
 
 # The distinct tuples of columns of one scan, of rows where none is null; None where not kept.
 JointDistinct = Callable[[int, frozenset[str]], float | None]
+
+
+def no_groups(scan: int, names: frozenset[str]) -> None:
+    """Return the joint count of columns where none are kept, as so far of every table: None."""
 
 
 def snapped(distinct: float, rows: float) -> float:

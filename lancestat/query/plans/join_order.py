@@ -26,6 +26,12 @@ class _Planned:
         self.facts, self.cost, self.tree = facts, cost, tree
 
 
+def _pair(one: _Planned, other: _Planned, made: Facts) -> _Planned:
+    # Spark builds the smaller side either way; the larger one first reads as people write.
+    first, second = (one, other) if one.facts.rows >= other.facts.rows else (other, one)
+    return _Planned(made, one.cost + other.cost + made.rows, [first.tree, second.tree])
+
+
 class _OutOfTime(Exception):  # noqa: N818 - no error: a greedy search follows
     """The search takes longer than it may."""
 
@@ -98,9 +104,7 @@ class _Search:
         a, b = best[one], best[other]
         cost = a.cost + b.cost + made.rows
         if whole not in best or cost < best[whole].cost:
-            # Spark builds the smaller side either way; the larger one first reads as people write.
-            first, second = (a, b) if a.facts.rows >= b.facts.rows else (b, a)
-            best[whole] = _Planned(made, cost, [first.tree, second.tree])
+            best[whole] = _pair(a, b, made)
 
     def _join(self, left: Facts, right: Facts, one: int, other: int) -> Facts:
         whole = one | other
@@ -134,27 +138,20 @@ class _Search:
         parts = {1 << index: planned for index, planned in enumerate(self._single)}
         while len(parts) > 1:
             masks = list(parts)
-            offers = [
-                (
-                    not self._touches(one, other),
-                    self._join(parts[one].facts, parts[other].facts, one, other),
-                    one,
-                    other,
-                )
+            pairs = [
+                (one, other)
                 for at, one in enumerate(masks)
                 for other in masks[at + 1 :]
                 if self._touches(one, other)
             ]
-            if not offers:
+            if not pairs:
                 one, other = sorted(masks, key=lambda mask: parts[mask].facts.rows)[:2]
-                offers = [
-                    (True, self._join(parts[one].facts, parts[other].facts, one, other), one, other)
-                ]
-            _, facts, one, other = min(offers, key=lambda offer: (offer[0], offer[1].rows))
-            a, b = parts.pop(one), parts.pop(other)
-            first, second = (a, b) if a.facts.rows >= b.facts.rows else (b, a)
-            parts[one | other] = _Planned(
-                facts, a.cost + b.cost + facts.rows, [first.tree, second.tree]
-            )
+                pairs = [(one, other)]
+            offers = [
+                (one, other, self._join(parts[one].facts, parts[other].facts, one, other))
+                for one, other in pairs
+            ]
+            one, other, made = min(offers, key=lambda offer: offer[2].rows)
+            parts[one | other] = _pair(parts.pop(one), parts.pop(other), made)
         [planned] = parts.values()
         return planned.tree

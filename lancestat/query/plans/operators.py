@@ -39,14 +39,12 @@ class OutputColumn:
     """A column that an operator computes.
 
     `of` is the column that it is, under another number. `sources` are all that it is computed from
-    otherwise, and `function` the aggregate function that does so. `key` is the index of the
-    grouping expression that it is.
+    otherwise. `key` is the index of the grouping expression that it is.
     """
 
     id: str | None
     of: str | None = None
     sources: tuple[str, ...] = ()
-    function: str | None = None
     key: int | None = None
 
     @classmethod
@@ -55,7 +53,6 @@ class OutputColumn:
             message.get("id"),
             message.get("of"),
             tuple(message.get("from", ())),
-            message.get("function"),
             message.get("key"),
         )
 
@@ -64,15 +61,14 @@ class OutputColumn:
 class Operator:
     """An operator; `inputs` are the indexes of those that it reads.
 
-    `rows` (None where unknown) and `bytes` are what Spark itself expects; they are true where
-    `is_exact`: adaptive execution has measured them. `details` are those of its kind.
+    `rows` are what Spark itself expects, None where unknown; they are true where `is_exact`:
+    adaptive execution has counted them. `details` are those of its kind.
     """
 
     kind: str
     name: str
     inputs: tuple[int, ...]
     output: tuple[str, ...]
-    bytes: float
     rows: float | None = None
     is_exact: bool = False
     details: Json = field(default_factory=dict)
@@ -88,7 +84,7 @@ class Operator:
         return map(OutputColumn.of_message, self.details["columns"])
 
 
-_COMMON = ("kind", "name", "inputs", "output", "bytes", "rows", "is_exact")
+_COMMON = ("kind", "name", "inputs", "output", "rows", "is_exact")
 
 
 def read_operators(messages: Sequence[Json]) -> list[Operator]:

@@ -191,8 +191,6 @@ class QueryScan:
 
 def encode_sample(rows: pa.Table) -> str:
     """Return rows as Spark takes them, an Arrow stream in base64."""
-    import pyarrow as pa
-
     batches = [for_spark(batch, narrow_decimals=False) for batch in rows.to_batches()]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as stream:

@@ -4,10 +4,11 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -77,13 +78,24 @@ final class Conditions {
 
   /** The condition with the numbers of columns for their names: names may be there twice. */
   private static Expression numbered(Expression part) {
-    if (part instanceof AttributeReference) {
-      return ((AttributeReference) part).withName(PlanQuestion.id((Attribute) part));
+    Map named = new HashMap();
+    Iterator columns = part.references().iterator();
+    while (columns.hasNext()) {
+      Attribute column = (Attribute) columns.next();
+      named.put(column.exprId(), column.withName(PlanQuestion.id(column)));
+    }
+    return replaced(part, named);
+  }
+
+  /** An expression with others in place of its columns, by their numbers. */
+  static Expression replaced(Expression part, Map columns) {
+    if (part instanceof Attribute) {
+      return (Expression) columns.get(((Attribute) part).exprId());
     }
     List children = new ArrayList();
     Iterator old = part.children().iterator();
     while (old.hasNext()) {
-      children.add(numbered((Expression) old.next()));
+      children.add(replaced((Expression) old.next(), columns));
     }
     return children.isEmpty()
         ? part

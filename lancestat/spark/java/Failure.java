@@ -10,13 +10,18 @@ final class Failure {
 
   /** Logs a failure that a query goes on after; what the JVM itself fails of is thrown again. */
   static void survived(String what, Throwable error) {
+    requireSurvivable(error);
+    LanceRelation.LOG.warn(what + ": " + error);
+  }
+
+  /** Throws again what the JVM itself fails of, and keeps an interrupt. */
+  static void requireSurvivable(Throwable error) {
     if (error instanceof VirtualMachineError && !(error instanceof StackOverflowError)) {
       throw (VirtualMachineError) error;
     }
     if (error instanceof InterruptedException) {
       Thread.currentThread().interrupt();
     }
-    LanceRelation.LOG.warn(what + ": " + error);
   }
 
   /** An exception whose message is the error's own text and whose cause still carries its JSON. */

@@ -161,7 +161,11 @@ final class JoinOrder extends Rule {
     }
 
     LogicalPlan joined(List inputs, LogicalPlan top) {
-      LogicalPlan made = joined(order, inputs, new ArrayList(conditions), top.outputSet());
+      List waiting = new ArrayList(conditions);
+      LogicalPlan made = joined(order, inputs, waiting, top.outputSet());
+      if (!waiting.isEmpty()) {
+        throw new IllegalStateException("a condition of a join is about none of its inputs");
+      }
       return made.output().equals(top.output()) ? made : new Project((Seq) top.output(), made);
     }
 

@@ -1,9 +1,7 @@
 package lancestat.relation;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.util.ArrayList;
 import java.util.Collections;
-import java.util.List;
 import java.util.Set;
 import java.util.WeakHashMap;
 import org.apache.spark.sql.SparkSessionExtensions;
@@ -11,7 +9,6 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils$;
-import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkStrategy;
 import scala.collection.immutable.Nil$;
@@ -27,7 +24,6 @@ import scala.runtime.AbstractFunction1;
  */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
 final class PlanEstimates extends SparkStrategy {
-  static final TreeNodeTag TAG = new TreeNodeTag("lancestat.estimate");
   // Sessions that are made of each other share them.
   private static final Set KNOWN =
       Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap()));
@@ -63,8 +59,7 @@ final class PlanEstimates extends SparkStrategy {
     for (int i = 0; i < question.operators.size(); i++) {
       LogicalPlan operator = (LogicalPlan) question.operators.get(i);
       JsonNode estimate = (JsonNode) reply.get("operators").get(i);
-      operator.setTagValue(TAG, estimate.toString());
-      if (estimate.hasNonNull("rows")) {
+      if (operator != null && estimate.hasNonNull("rows")) {
         set(operator, estimate);
       }
     }

@@ -5,15 +5,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -38,12 +35,13 @@ import scala.collection.Iterator;
 final class PlanQuestion {
   static final String ENABLED = "spark.lancestat.estimates.enabled";
 
+  // Null for those inside of others, as the plan of a cached table, which other queries have too.
   final List operators = new ArrayList();
   private final ArrayNode json = LanceRelation.JSON.createArrayNode();
   private LanceTable table;
 
   PlanQuestion(LogicalPlan plan) {
-    add(plan);
+    add(plan, true);
   }
 
   /** Whether a session has estimates of whole plans: not without Spark's cost-based optimizer. */
@@ -60,7 +58,6 @@ final class PlanQuestion {
   ObjectNode request(String op) {
     ObjectNode request = LanceRelation.JSON.createObjectNode().put("op", op);
     request.put("table", table.handle);
-    request.put("broadcast", SQLConf.get().autoBroadcastJoinThreshold());
     request.set("operators", json);
     return request;
   }
@@ -69,16 +66,17 @@ final class PlanQuestion {
     return table.ask(request);
   }
 
-  private int add(LogicalPlan plan) {
+  private int add(LogicalPlan plan, boolean isOwn) {
     List inputs = new ArrayList();
     if (plan instanceof LogicalQueryStage) {
-      inputs.add(Integer.valueOf(add(((LogicalQueryStage) plan).logicalPlan())));
+      inputs.add(Integer.valueOf(add(((LogicalQueryStage) plan).logicalPlan(), false)));
     } else if (plan instanceof InMemoryRelation) {
-      inputs.add(Integer.valueOf(add(((InMemoryRelation) plan).cacheBuilder().logicalPlan())));
+      LogicalPlan cached = ((InMemoryRelation) plan).cacheBuilder().logicalPlan();
+      inputs.add(Integer.valueOf(add(cached, false)));
     } else {
       Iterator children = plan.children().iterator();
       while (children.hasNext()) {
-        inputs.add(Integer.valueOf(add((LogicalPlan) children.next())));
+        inputs.add(Integer.valueOf(add((LogicalPlan) children.next(), isOwn)));
       }
     }
     ObjectNode node = json.addObject();
@@ -90,7 +88,7 @@ final class PlanQuestion {
     addSparks(node, plan);
     node.set("output", ids(plan.output().iterator()));
     describe(node, plan);
-    operators.add(plan);
+    operators.add(isOwn ? plan : null);
     return operators.size() - 1;
   }
 
@@ -100,7 +98,6 @@ final class PlanQuestion {
     if (own.rowCount().isDefined()) {
       node.put("rows", ((Number) own.rowCount().get()).doubleValue());
     }
-    node.put("bytes", own.sizeInBytes().toDouble());
     node.put("is_exact", own.isRuntime());
   }
 
@@ -217,10 +214,6 @@ final class PlanQuestion {
   private static ObjectNode column(ObjectNode column, Expression value) {
     if (value instanceof Attribute) {
       return column.put("of", id((Attribute) value));
-    }
-    if (value instanceof AggregateExpression) {
-      AggregateExpression aggregate = (AggregateExpression) value;
-      column.put("function", aggregate.aggregateFunction().prettyName());
     }
     column.set("from", ids(value.references().iterator()));
     return column;

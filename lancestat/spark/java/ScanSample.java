@@ -40,29 +40,32 @@ final class ScanSample {
       return null;
     }
     try {
-      Map indexes = new HashMap();
+      Map places = new HashMap();
       List names = new ArrayList();
       scala.collection.Iterator columns = condition.references().iterator();
       while (columns.hasNext()) {
         Attribute column = (Attribute) columns.next();
-        indexes.put(column.exprId(), Integer.valueOf(names.size()));
+        Expression bound = new BoundReference(names.size(), column.dataType(), true);
+        places.put(column.exprId(), bound);
         names.add(column.name());
       }
       List sampled = names.isEmpty() ? null : rows(names);
       if (sampled == null) {
         return null;
       }
-      Expression bound = bound(condition, indexes);
+      Expression evaluated = Conditions.replaced(condition, places);
       int passing = 0;
       for (Object row : sampled) {
-        if (Boolean.TRUE.equals(bound.eval((InternalRow) row))) {
+        if (Boolean.TRUE.equals(evaluated.eval((InternalRow) row))) {
           passing++;
         }
       }
       return new int[] {passing, sampled.size()};
     } catch (Throwable error) {
-      // As a cast that fails in ANSI mode, or a function that runs in a Python worker.
-      Failure.survived("no sample of " + scan.table.name, error);
+      // As a cast that fails in ANSI mode, whose error has a value of a row, or a function that runs
+      // in a Python worker.
+      Failure.requireSurvivable(error);
+      LanceRelation.LOG.debug("no sample of " + scan.table.name + ": " + error.getClass());
       return null;
     }
   }
@@ -103,20 +106,5 @@ final class ScanSample {
       allocator.close();
     }
     return read;
-  }
-
-  private static Expression bound(Expression expression, Map indexes) {
-    if (expression instanceof Attribute) {
-      Integer index = (Integer) indexes.get(((Attribute) expression).exprId());
-      return new BoundReference(index.intValue(), expression.dataType(), true);
-    }
-    List children = new ArrayList();
-    scala.collection.Iterator old = expression.children().iterator();
-    while (old.hasNext()) {
-      children.add(bound((Expression) old.next(), indexes));
-    }
-    return children.isEmpty()
-        ? expression
-        : (Expression) expression.withNewChildren(Sequences.of(children));
   }
 }

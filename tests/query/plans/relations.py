@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,10 +62,6 @@ class Joint:
         return float(rows.n_unique())
 
 
-def unknown(scan: int, names: frozenset[str]) -> None:
-    """Tables that keep no groups."""
-
-
 def equal(left: str, right: str) -> Condition:
     return Condition((left, right), compares="=", left=left, right=right)
 
@@ -91,7 +87,3 @@ def q_error(expected: float, true: float) -> float:
     """How many times too many or too few, at least one row each."""
     expected, true = max(1.0, expected), max(1.0, true)
     return max(expected / true, true / expected)
-
-
-def worst(pairs: Iterable[tuple[float, float]]) -> float:
-    return max(q_error(*pair) for pair in pairs)

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from lancestat.query.plans.facts import no_groups
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Condition
 from tests.query.plans.relations import (
@@ -15,7 +16,6 @@ from tests.query.plans.relations import (
     frame,
     q_error,
     true_rows,
-    unknown,
 )
 
 RANDOM = np.random.default_rng(7)
@@ -40,7 +40,7 @@ TYPES = {
 
 @pytest.mark.parametrize("type", TYPES)
 def test_a_join_by_a_foreign_key(type: str) -> None:
-    made = joined(ORDERS.facts(), CUSTOMERS.facts(), type, [equal("oc", "c")], unknown)
+    made = joined(ORDERS.facts(), CUSTOMERS.facts(), type, [equal("oc", "c")], no_groups)
     true = true_rows(ORDERS.rows, CUSTOMERS.rows, {"oc": "c"}, TYPES[type])
     # Of rows without a partner there may be some, whatever is known.
     limit = 1.05 if type != "LEFT ANTI" else 0.02 * len(ORDERS.rows)
@@ -53,7 +53,7 @@ def test_a_join_in_which_half_of_the_keys_have_partners(type: str) -> None:
     some = Relation(CUSTOMERS.rows.filter(pl.col("c") % 2 == 0), 0)
     # As a filter on another column leaves it: the domain is still that of all customers.
     facts = CUSTOMERS.facts().with_rows(1_000, 1_000, "filter")
-    made = joined(ORDERS.facts(), facts, type, [equal("oc", "c")], unknown)
+    made = joined(ORDERS.facts(), facts, type, [equal("oc", "c")], no_groups)
     true = true_rows(ORDERS.rows, some.rows, {"oc": "c"}, TYPES[type])
     assert q_error(made.rows, true) <= 1.1
 
@@ -71,7 +71,7 @@ def test_two_keys_of_one_table_have_their_joint_count() -> None:
 
 def test_two_keys_without_a_joint_count_are_at_most_the_rows_of_the_table() -> None:
     conditions = [equal("ticket", "r_ticket"), equal("item", "r_item")]
-    made = joined(SALES.facts(), RETURNS.facts(), "INNER", conditions, unknown)
+    made = joined(SALES.facts(), RETURNS.facts(), "INNER", conditions, no_groups)
     # Spark takes the most selective key alone, which gives 60 times as many.
     assert q_error(made.rows, 4_000) <= 1.01
 
@@ -82,14 +82,14 @@ def test_null_keys_have_no_partners() -> None:
     )
     facts = Relation(rows, 1).facts()
     for type, how in TYPES.items():
-        made = joined(facts, CUSTOMERS.facts(), type, [equal("oc", "c")], unknown)
+        made = joined(facts, CUSTOMERS.facts(), type, [equal("oc", "c")], no_groups)
         assert q_error(made.rows, true_rows(rows, CUSTOMERS.rows, {"oc": "c"}, how)) <= 1.05
 
 
 def test_rows_whose_partner_is_unique_find_one_at_most() -> None:
-    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c")], unknown)
+    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c")], no_groups)
     assert made.at_most == len(ORDERS.rows)
-    other = joined(CUSTOMERS.facts(), ORDERS.facts(), "INNER", [equal("c", "oc")], unknown)
+    other = joined(CUSTOMERS.facts(), ORDERS.facts(), "INNER", [equal("c", "oc")], no_groups)
     assert other.at_most == len(ORDERS.rows)
     assert (made.rows, made.columns["c"]) == (other.rows, other.columns["c"])
 
@@ -99,7 +99,7 @@ def test_a_self_join_with_an_inequality() -> None:
     right = Relation(left.rows.rename({"a": "b", "w": "v"}), 1)
     differ = Condition(("w", "v"), compares="not =", left="w", right="v")
     for type in ("INNER", "LEFT SEMI"):
-        made = joined(left.facts(), right.facts(), type, [equal("a", "b"), differ], unknown)
+        made = joined(left.facts(), right.facts(), type, [equal("a", "b"), differ], no_groups)
         pairs = (
             left.rows.with_row_index()
             .join(right.rows, left_on="a", right_on="b")
@@ -111,7 +111,7 @@ def test_a_self_join_with_an_inequality() -> None:
 
 def test_columns_after_a_join_are_those_that_both_sides_may_have() -> None:
     few = Relation(CUSTOMERS.rows.filter(pl.col("c") < 100), 0)
-    made = joined(ORDERS.facts(), few.facts(), "INNER", [equal("oc", "c")], unknown)
+    made = joined(ORDERS.facts(), few.facts(), "INNER", [equal("oc", "c")], no_groups)
     assert made.columns["oc"].distinct == made.columns["c"].distinct == 100
-    semi = joined(ORDERS.facts(), few.facts(), "LEFT SEMI", [equal("oc", "c")], unknown)
+    semi = joined(ORDERS.facts(), few.facts(), "LEFT SEMI", [equal("oc", "c")], no_groups)
     assert set(semi.columns) == {"o", "oc"}

@@ -1,0 +1,98 @@
+"""Estimates of operators, as Spark's planner describes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lancestat.query.plans.cardinality import Estimator
+from lancestat.query.plans.facts import Facts, no_groups
+from lancestat.query.plans.operators import Operator, read_operators
+from tests.query.plans.relations import Relation, frame
+
+RANDOM = np.random.default_rng(9)
+ORDERS = Relation(frame(RANDOM, 20_000, o=10**9, oc=1_000), 0)
+CUSTOMERS = Relation(frame(RANDOM, 1_000, c=10**9, nation=25), 1)
+
+
+def operator(kind: str, *inputs: int, rows: float | None = None, **details: Any) -> dict[str, Any]:
+    made = {"kind": kind, "name": kind.title(), "inputs": inputs, "output": (), **details}
+    return made if rows is None else {**made, "rows": rows}
+
+
+def equality(left: str, right: str) -> dict[str, Any]:
+    return {"columns": [left, right], "compares": "=", "left": left, "right": right}
+
+
+def estimated(*operators: dict[str, Any], without: str = "") -> list[Facts | None]:
+    """The facts of operators, of which scans read orders and customers but for one column."""
+
+    def scan(index: int, operator: Operator) -> Facts | None:
+        facts = (ORDERS, CUSTOMERS)[operator.details["scan"]].facts()
+        known = {name: column for name, column in facts.columns.items() if name != without}
+        return Facts(facts.rows, facts.at_most, facts.evidence, known)
+
+    return Estimator(read_operators(operators), scan, no_groups).facts
+
+
+SCANS = operator("scan", rows=10_000, scan=0), operator("scan", rows=1_000, scan=1)
+
+
+@pytest.mark.parametrize("unknown", ["oc", "c"])
+def test_a_join_by_an_unknown_column_is_sparks_in_proportion(unknown: str) -> None:
+    join = operator(
+        "join", 0, 1, rows=300, type="INNER", conditions=[equality("oc", "c")], output=("o", "oc")
+    )
+    made = estimated(*SCANS, join, without=unknown)[2]
+    assert made is not None
+    # Twice as many orders as Spark expects, and as many customers.
+    assert (made.rows, made.evidence) == (600, "Spark's")
+    assert set(made.columns) == {"o", "oc"} - {unknown}
+    known = estimated(*SCANS, join)[2]
+    assert known is not None and known.evidence == "distinct count"
+
+
+def test_groups_by_an_unknown_column_are_sparks_in_proportion() -> None:
+    group = operator("aggregate", 0, rows=50, keys=[{"of": "oc"}], columns=[])
+    made = estimated(SCANS[0], group, without="oc")[1]
+    assert made is not None and (made.rows, made.evidence) == (100, "Spark's")
+
+
+def test_a_condition_on_an_unknown_column_needs_a_sample() -> None:
+    condition = [{"columns": ["oc"]}]
+    sparks = operator("filter", 0, rows=10_000, conditions=condition)
+    sampled = {**sparks, "sample": {"passing": 1_000, "rows": 4_000}}
+    made = [estimated(SCANS[0], filter, without="oc")[1] for filter in (sparks, sampled)]
+    assert [facts and facts.rows for facts in made] == [20_000, 5_000]
+
+
+def test_columns_that_are_computed_of_unknown_ones_are_unknown() -> None:
+    columns = [{"id": "x", "of": "oc"}, {"id": "y", "from": ["oc", "o"]}, {"id": "z", "of": "o"}]
+    project = operator("project", 0, columns=columns)
+    known, less = (estimated(SCANS[0], project, without=name)[1] for name in ("", "oc"))
+    assert known is not None and set(known.columns) == {"x", "y", "z"}
+    assert less is not None and set(less.columns) == {"z"}
+
+
+def test_an_operator_without_any_estimate_below_is_not_known() -> None:
+    other = operator("other")
+    assert estimated(other, operator("project", 0, columns=[])) == [None, None]
+
+
+def test_what_adaptive_execution_has_counted_is_true() -> None:
+    counted = operator("other", 0, rows=7, is_exact=True)
+    made = estimated(SCANS[0], counted)[1]
+    assert made is not None and (made.rows, made.at_most) == (7, 7)
+    assert set(made.columns) == {"o", "oc"}
+
+
+def test_a_limit_a_union_and_several_groupings() -> None:
+    made = estimated(
+        *SCANS,
+        operator("union", 0, 1, output=("a",), columns=[["o"], ["c"]]),
+        operator("expand", 2, times=3),
+        operator("limit", 3, limit=10),
+    )
+    assert [facts and facts.rows for facts in made[2:]] == [21_000, 63_000, 10]
