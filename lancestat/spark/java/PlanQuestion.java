@@ -22,7 +22,6 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
-import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.collection.Iterator;
@@ -35,7 +34,7 @@ import scala.collection.Iterator;
 final class PlanQuestion {
   static final String ENABLED = "spark.lancestat.estimates.enabled";
 
-  // Null for those inside of others, as the plan of a cached table, which other queries have too.
+  // Null for those inside of others, as the plan of a stage that runs.
   final List operators = new ArrayList();
   private final ArrayNode json = LanceRelation.JSON.createArrayNode();
   private LanceTable table;
@@ -70,9 +69,6 @@ final class PlanQuestion {
     List inputs = new ArrayList();
     if (plan instanceof LogicalQueryStage) {
       inputs.add(Integer.valueOf(add(((LogicalQueryStage) plan).logicalPlan(), false)));
-    } else if (plan instanceof InMemoryRelation) {
-      LogicalPlan cached = ((InMemoryRelation) plan).cacheBuilder().logicalPlan();
-      inputs.add(Integer.valueOf(add(cached, false)));
     } else {
       Iterator children = plan.children().iterator();
       while (children.hasNext()) {
