@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.examples import THOROUGH
+from tests.hidden_spark import hide_spark
 
 if TYPE_CHECKING:
     from tests.integration.object_store import ObjectStore
@@ -54,8 +54,8 @@ def _no_spark_of_other_tests(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hide the Spark that earlier tests have left in this process from those that need none."""
-    if "pyspark" in sys.modules and request.node.get_closest_marker("spark") is None:
-        monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
+    if request.node.get_closest_marker("spark") is None:
+        hide_spark(monkeypatch)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.project import Project
+from tests.hidden_spark import hide_spark
 from tests.runs.world import write_project
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def test_what_is_answered_without_spark_is_what_spark_answers(
     of_spark = sql(query, "--output", form)
     # There is a session in this process, which decides what a query means.
     with monkeypatch.context() as patched:
-        patched.setattr("lancestat.spark.session.running_session", lambda: None)
+        hide_spark(patched)
         patched.setattr("lancestat.query.sql.query.query_session", _no_spark)
         of_polars = sql(query, "--output", form)
     assert (of_polars.stdout, of_polars.stderr) == (of_spark.stdout, of_spark.stderr)

@@ -164,7 +164,6 @@ def test_a_missing_java_is_an_error_before_spark_starts(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(jvm, "_USUAL_HOMES", ())
     # A session of another test may run in this process; this test needs a new one.
-    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="no java is on the PATH") as bad:
@@ -213,7 +212,6 @@ def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     )
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="Could not create the Java Virtual Machine") as bad:
@@ -257,7 +255,6 @@ def test_a_server_that_is_not_there_is_an_error_at_once() -> None:
 
 
 def test_small_joins_over_connect_do_without_nearest_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     monkeypatch.setattr("lancestat.spark.session.has_nearest_by_join", lambda: True)
     assert joins_by_nearest_by(Target("dev", "state"))
     assert not joins_by_nearest_by(Target("dev", "state", spark_remote="sc://host"))

@@ -401,7 +401,6 @@ def test_only_a_local_spark_that_is_not_running_is_spared(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     target = Target("dev", "state", spark_master=master, spark_min_bytes=7)
     assert in_process_bytes(target) == expected
 
@@ -425,5 +424,4 @@ def test_only_a_local_spark_has_an_estimated_start(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     assert start_seconds(Target("dev", "state", spark_master=master)) == expected
