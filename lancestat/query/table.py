@@ -1,38 +1,20 @@
-"""A Lance table as Spark's optimizer sees it, with the settings of the session.
-
-Spark's `FilterEstimation` assumes that conditions such as `contains` hold for every row, and so do
-all conditions on columns without statistics (`ColumnType.is_published`). Joins are then ordered as
-if the filter were absent. Their selectivity is measured in a sample instead (`Sampler`).
-"""
+"""A Lance table as Spark's optimizer sees it, with the settings of the session."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lancestat.errors.base import LakeError, LancestatError, StateError, did_you_mean
 from lancestat.errors.codes import InvalidReadOption
-from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import observe_at, observe_snapshots, open_pinned, portable, snapshot
-from lancestat.lake.snapshot import Field, Pin, Snapshot, count_rows
+from lancestat.lake.snapshot import Field, Pin, Snapshot
 from lancestat.query.fragments import FragmentStatistics, load_groups, load_zone_maps
-from lancestat.query.predicates.filter import (
-    And,
-    Filter,
-    Not,
-    TextMatch,
-    Unread,
-    flattened,
-    leaves,
-)
-from lancestat.query.pruning import ColumnBounds, may_match
+from lancestat.query.sampler import Sampler
 from lancestat.runs.discover import located
 from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.store import StateReader
@@ -44,147 +26,6 @@ from lancestat.tables.stored import TableRecord, table_records
 
 if TYPE_CHECKING:
     import lance
-    import pyarrow as pa
-
-
-# Rows come in blocks at even distances: single ones cost a request each to an object store, and on
-# a local disk ten times as long.
-BLOCKS = 8
-SAMPLE_ROWS = 4_096
-# Of one table, for conditions on other columns or in other fragments.
-SAMPLES_KEPT = 16
-# Reading a sample is not worth it where the whole table is small.
-LEAST_ROWS = 20_000
-
-
-# Conditions, and the fragments whose rows are meant.
-_SampleKey = tuple[tuple[Filter, ...], tuple[int, ...] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Sampler:
-    """Counts matches in a sample of one table at one version; answers are cached.
-
-    `open` opens the dataset at that version, which has `rows` live rows. `unreported` are the
-    columns of which Spark knows nothing (`conditions`).
-    """
-
-    open: Callable[[], lance.LanceDataset]
-    rows: int
-    unreported: frozenset[str] = frozenset()
-    _shares: dict[_SampleKey, float | None] = field(default_factory=dict)
-    _samples: dict[tuple[tuple[str, ...], tuple[int, ...] | None], pa.Table | None] = field(
-        default_factory=dict
-    )
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def share(
-        self, filters: Sequence[Filter], fragment_ids: Sequence[int] | None = None
-    ) -> float | None:
-        """Return the share of rows that pass those of a conjunction that Spark does not estimate.
-
-        It is the share of the rows in which the matched strings are not null, since Spark estimates
-        those nulls. None when there are no such filters, when the table is small, or when it cannot
-        be read. `fragment_ids` are the fragments to sample, None for all.
-        """
-        unestimated = tuple(sorted(conditions(filters, self.unreported), key=repr))
-        if not unestimated or self.rows < LEAST_ROWS:
-            return None
-        key = unestimated, None if fragment_ids is None else tuple(fragment_ids)
-        with self._lock:
-            if key not in self._shares:
-                self._shares[key] = self._counted(*key)
-            return self._shares[key]
-
-    def rows_of(
-        self, columns: Sequence[str], fragment_ids: Sequence[int] | None = None
-    ) -> pa.Table | None:
-        """Return some columns of a sample of rows, None when the table is small or not readable."""
-        if self.rows < LEAST_ROWS:
-            return None
-        key = tuple(columns), None if fragment_ids is None else tuple(fragment_ids)
-        with self._lock:
-            if key not in self._samples:
-                while len(self._samples) >= SAMPLES_KEPT:
-                    del self._samples[next(iter(self._samples))]
-                self._samples[key] = self._read(*key)
-            return self._samples[key]
-
-    def _counted(
-        self, unestimated: Sequence[Filter], fragment_ids: Sequence[int] | None
-    ) -> float | None:
-        columns = sorted({leaf.column for condition in unestimated for leaf in leaves(condition)})
-        return _share(self._read(columns, fragment_ids), unestimated)
-
-    def _read(self, columns: Sequence[str], fragment_ids: Sequence[int] | None) -> pa.Table | None:
-        try:
-            dataset = self.open()
-            if fragment_ids is None:
-                return dataset.take(_row_positions(self.rows, BLOCKS), columns=list(columns))
-            return _taken(dataset, fragment_ids, list(columns))
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            _log.warning("no sample could be read: %s", type(error).__name__)
-            return None
-
-
-def conditions(filters: Sequence[Filter], unreported: Collection[str] = ()) -> list[Filter]:
-    """Return the conditions of a conjunction that Spark assumes to hold for every row.
-
-    `unreported` are the columns of types that are not published.
-    """
-    return [
-        part
-        for filter in filters
-        for part in flattened(filter, And)
-        if not isinstance(part, Unread)
-        and all(isinstance(leaf, TextMatch) or leaf.column in unreported for leaf in leaves(part))
-    ]
-
-
-def _taken(
-    dataset: lance.LanceDataset, fragment_ids: Sequence[int], columns: list[str]
-) -> pa.Table | None:
-    import pyarrow as pa
-
-    if not fragment_ids:
-        return None
-    count = min(BLOCKS, len(fragment_ids))
-    ids = [fragment_ids[index * len(fragment_ids) // count] for index in range(count)]
-    fragments = [dataset.get_fragment(id) for id in ids]
-    blocks = -(-BLOCKS // count)
-    return pa.concat_tables(
-        fragment.take(_row_positions(count_rows(fragment), blocks), columns=columns)
-        for fragment in fragments
-    )
-
-
-def _row_positions(rows: int, blocks: int) -> list[int]:
-    size = min(SAMPLE_ROWS // BLOCKS, -(-rows // blocks))
-    starts = [block * rows // blocks for block in range(blocks)]
-    return sorted({row for start in starts for row in range(start, min(start + size, rows))})
-
-
-def _share(sample: pa.Table | None, unestimated: Sequence[Filter]) -> float | None:
-    if sample is None:
-        return None
-    columns = {}
-    for name in sample.column_names:
-        type = column_type(sample.schema.field(name).type)
-        columns[name] = None if type is None else ColumnBounds.of_rows(sample.column(name), type)
-    passing = may_match(unestimated, columns.get, sample.num_rows)
-    valid = np.ones(sample.num_rows, np.bool_)
-    for condition in unestimated:
-        match condition:
-            case TextMatch(name) | Not(TextMatch(name)):
-                # Spark knows how many rows hold null there.
-                valid &= sample.column(name).is_valid().to_numpy()
-    if not valid.any():
-        return None
-    # No match in the sample does not prove that there is none: it counts as half a row.
-    return max(0.5, float(passing.sum())) / float(valid.sum())
-
 
 ENABLED = "cbo.column.stats.enabled"
 ALLOW_STALE = "cbo.column.stats.allow.stale"

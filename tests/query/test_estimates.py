@@ -19,7 +19,8 @@ from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.estimates import ColumnEstimate, Explanation, estimate
 from lancestat.query.fragments import ColumnRange
 from lancestat.query.predicates.filter import Comparison, Filter, Operator
-from lancestat.query.table import ReadSettings, ReadTable, Sampler
+from lancestat.query.sampler import Sampler
+from lancestat.query.table import ReadSettings, ReadTable
 from lancestat.spec.model import StaleBounds
 from lancestat.tables.judgement import TableStatistics, analyzable
 from lancestat.tables.statistics.column_statistics import column_statistics_of

@@ -24,7 +24,7 @@ from lancestat.query.predicates.filter import (
     TextOperator,
     TimeOfDay,
 )
-from lancestat.query.table import SAMPLE_ROWS, Sampler
+from lancestat.query.sampler import SAMPLE_ROWS, Sampler
 
 ROWS = 40_000
 

@@ -12,6 +12,7 @@ from lancestat.query.plans.cardinality import Estimator
 from lancestat.query.plans.facts import ColumnFacts, Facts, no_groups, snapped
 from lancestat.query.plans.join_order import best_order
 from lancestat.query.plans.operators import Condition, Operator, read_operators
+from lancestat.query.plans.sampled import SampledRows
 from lancestat.query.predicates.filter import Filter
 from lancestat.query.table import ReadSettings, ReadTable
 from lancestat.tables.statistics.column_type import ColumnType, Kind, parse_bound
@@ -82,7 +83,17 @@ class PlanAnswers:
             if (column := estimates.get(name)) is not None and column.distinct is not None
         }
         unique = frozenset(frozenset((id,)) for id, c in columns.items() if c.distinct == rows)
-        return Facts(float(rows), float(rows), "count", columns, unique)
+        samples = _samples(table, index, None if left is None else left.fragment_ids, rows)
+        return Facts(float(rows), float(rows), "count", columns, unique, samples)
+
+
+def _samples(
+    table: ReadTable, index: int, fragment_ids: Sequence[int] | None, rows: int
+) -> dict[int, SampledRows]:
+    sample = table.sampler and table.sampler.sample(fragment_ids)
+    if not sample:
+        return {}
+    return {index: SampledRows(sample.columns, sample.rows, float(rows), sample.is_whole)}
 
 
 def _column(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from lancestat.lake.snapshot import Field
 from lancestat.query.plans.conditions import Passing, restrict
 from lancestat.query.plans.facts import (
     ColumnFacts,
@@ -16,6 +21,8 @@ from lancestat.query.plans.facts import (
 )
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Operator, OutputColumn
+from lancestat.query.plans.sampled import Mask
+from lancestat.tables.statistics.column_type import column_type
 
 # What is known of the rows that a scan reads; None where its statistics are not used.
 ScanFacts = Callable[[int, Operator], Facts | None]
@@ -95,7 +102,8 @@ def _other(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) ->
         return None
     columns = _both(inputs).columns
     kept = {id: columns[id] for id in operator.output if id in columns}
-    return Facts(rows, max(rows, at_most), evidence, kept)
+    samples = {index: sample for facts in inputs for index, sample in facts.samples.items()}
+    return Facts(rows, max(rows, at_most), evidence, kept, samples=samples)
 
 
 _KEEPING = frozenset(
@@ -104,9 +112,23 @@ _KEEPING = frozenset(
 
 
 def _filter(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
-    counted = operator.details.get("sample")
-    sample = None if counted is None else Passing(counted["passing"], counted["rows"])
-    return restrict(inputs[0], operator.conditions, sample)
+    [below], counted = inputs, operator.details.get("sample")
+    if counted is None:
+        return restrict(below, operator.conditions, None)
+    passing, scan = _mask(counted["passing"], counted["rows"]), operator.inputs[0]
+    rows = below.samples.get(scan)
+    is_whole = rows is not None and rows.is_whole
+    sample = Passing(int(passing.sum()), counted["rows"], is_whole)
+    made = restrict(below, operator.conditions, sample)
+    if rows is None:
+        return made
+    return replace(made, samples={**below.samples, scan: rows.where(passing, made.rows)})
+
+
+def _mask(passing: str, rows: int) -> Mask:
+    """Return which rows of a sample pass, of which Spark sends a bit each."""
+    bits = np.frombuffer(base64.b64decode(passing), np.uint8)
+    return np.unpackbits(bits, count=rows, bitorder="little").astype(np.bool_)
 
 
 def _project(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
@@ -165,9 +187,16 @@ def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]
     return replace(made, columns=values, unique=unique)
 
 
+_COUNT = column_type(pa.int64())
+_COUNTED = Field(-1, "count", pa.int64(), nullable=False, spark_type="bigint")
+
+
 def _grouped(
     below: Facts, column: OutputColumn, keys: Sequence[OutputColumn], groups: float
 ) -> ColumnFacts:
+    if column.is_count:
+        mean = below.rows / max(1.0, groups)
+        return ColumnFacts(min(groups, mean * 4), type=_COUNT, field=_COUNTED, mean_count=mean)
     if column.key is None and column.of is None:
         return ColumnFacts(groups)
     key = column if column.key is None else keys[column.key]

@@ -50,10 +50,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """Rows of a sample that pass, and all its rows."""
+    """Rows of a sample that pass, and all its rows, which `is_whole` if the table has no others."""
 
     passing: int
     rows: int
+    is_whole: bool = False
 
     def interval(self) -> tuple[float, float]:
         """Return the shares between which the true one lies, with some 95 % confidence.
@@ -139,8 +140,10 @@ def _only_column(filter: Filter) -> str | None:
 
 
 def _with_sample(model: Share, sample: Passing, filters: Sequence[Filter | None]) -> Share:
-    low, high = sample.interval()
     counted = sample.passing / sample.rows
+    if sample.is_whole:
+        return Share(counted, counted, "rows of the table")
+    low, high = sample.interval()
     words = f"sample of {sample.rows:,} rows"
     is_simple = len(filters) == 1 and model.evidence in ("histogram", "count")
     if sample.passing >= _ENOUGH and not is_simple:
@@ -219,11 +222,18 @@ def _on_column(column: ColumnFacts, parts: Sequence[Filter]) -> tuple[float, Col
                 at = None if literal is None else _number(literal, column)
                 if at is None:
                     return _of_order(column, len(parts))
-                if operator in (Operator.LESS, Operator.LESS_OR_EQUAL):
-                    high = min(high, at)
-                else:
-                    low = max(low, at)
+                # Of counts, those beside a strict bound are the next ones.
+                beside = 0.0 if column.mean_count is None else 0.5
+                match operator:
+                    case Operator.LESS | Operator.LESS_OR_EQUAL:
+                        high = min(high, at - beside * (operator is Operator.LESS))
+                    case _:
+                        low = max(low, at + beside * (operator is Operator.GREATER))
     present = 1 - column.nulls
+    if points is not None and column.mean_count is not None:
+        known = [number for point in points if (number := _number(point, column)) is not None]
+        share = min(1.0, sum(_of_count(column.mean_count, number, number) for number in known))
+        return present * share, column.equals_one(float(max(1, len(points)))), "sizes of groups"
     if points is not None:
         share, how = _of_points(column, points, low, high)
         return present * share, column.equals_one(float(max(1, len(points)))), how
@@ -293,7 +303,22 @@ def _point_shares(quantiles: QuantileSketch, points: Sequence[float], each: floa
     return found
 
 
+def range_share(column: ColumnFacts, low: float, high: float) -> float:
+    """Return the share of values, without nulls, that lie between two bounds."""
+    return _of_range(column, low, high)[0]
+
+
+def _of_count(mean: float, low: float, high: float) -> float:
+    """Return the share of groups with so many rows, as if their sizes were geometric."""
+    more = 1 - 1 / max(1.0, mean)
+    below = 1.0 if low <= 1 else more ** (math.ceil(low) - 1)
+    above = 0.0 if math.isinf(high) else more ** max(0, math.floor(high))
+    return max(0.0, below - above)
+
+
 def _of_range(column: ColumnFacts, low: float, high: float) -> tuple[float, str]:
+    if column.mean_count is not None:
+        return _of_count(column.mean_count, low, high), "sizes of groups"
     if column.low is None or column.high is None:
         return UNKNOWN_SHARE, "guess"
     if high < column.low or low > column.high or low > high:

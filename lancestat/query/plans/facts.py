@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lancestat.lake.snapshot import Field
+from lancestat.query.plans.sampled import SampledRows
 from lancestat.tables.statistics.column_type import ColumnType
 from lancestat.tables.statistics.sketches import QuantileSketch
 
@@ -29,6 +30,7 @@ class ColumnFacts:
         origin: The scan that it comes from, by index, and the column there.
         rows_per_value: Of the table: how many rows have each value.
         type: That of the table's column.
+        mean_count: Of a count of rows of groups: its mean.
     """
 
     distinct: float
@@ -40,6 +42,7 @@ class ColumnFacts:
     rows_per_value: float = 1.0
     type: ColumnType | None = None
     field: Field | None = None
+    mean_count: float | None = None
 
     def among(self, rows: float) -> float:
         """Return the distinct values to expect in `rows` rows.
@@ -64,7 +67,8 @@ class Facts:
     """The rows of an operator: `rows` are expected, and by the evidence `at_most` so many.
 
     `evidence` says in words what the estimate rests on. `columns` are by the numbers of Spark's
-    attributes. `unique` are sets of columns that no two rows have in common.
+    attributes. `unique` are sets of columns that no two rows have in common. `samples` are those of
+    the scans below, by index, as conditions on each scan leave them.
     """
 
     rows: float
@@ -72,6 +76,7 @@ class Facts:
     evidence: str
     columns: Mapping[str, ColumnFacts] = field(default_factory=dict)
     unique: frozenset[frozenset[str]] = frozenset()
+    samples: Mapping[int, SampledRows] = field(default_factory=dict)
 
     def with_rows(self, rows: float, at_most: float, evidence: str) -> Facts:
         """Return the same columns in fewer or more rows."""
@@ -105,9 +110,10 @@ def tuples(
 ) -> tuple[float, str]:
     """Return the distinct tuples of some columns, and what that rests on.
 
-    Of columns of one table it is their joint count where that is kept, in proportion to what
-    conditions have left of each. Else counts are multiplied, up to the rows of the table. With
-    `rows` it is the number to expect among so many rows, without that in the whole domain.
+    Of columns of one table it is their joint count where that is kept, else what a sample tells,
+    else the product of their counts, up to the rows of the table. With `rows` it is the number of
+    groups to expect among so many rows, in which null is a value; without, that in the whole
+    domain.
     """
     by_scan: dict[int | None, dict[str, ColumnFacts]] = {}
     for id in dict.fromkeys(ids):
@@ -115,35 +121,69 @@ def tuples(
         by_scan.setdefault(column.origin and column.origin[0], {})[id] = column
     total, words = 1.0, []
     for scan, columns in by_scan.items():
-        count, how = _of_one_scan(scan, list(columns.values()), joint, rows)
+        known = list(columns.values())
+        if scan is None:
+            count = math.prod(column.distinct for column in known)
+            how = "product of distinct counts" if len(known) > 1 else ""
+            count = count if rows is None else min(count, rows)
+        elif rows is None:
+            count, how = _domain(facts, scan, known, joint)
+        else:
+            count, how = _groups(facts, scan, known, joint, rows)
         total *= count
         words += [how] if how else []
     return max(1.0, total), " and ".join(dict.fromkeys(words))
 
 
-def _of_one_scan(
-    scan: int | None, columns: list[ColumnFacts], joint: JointDistinct, rows: float | None
+def _names(columns: Iterable[ColumnFacts]) -> frozenset[str]:
+    return frozenset(column.origin[1] for column in columns if column.origin)
+
+
+def _limits(columns: Sequence[ColumnFacts]) -> tuple[float, float]:
+    """Return how many tuples of columns of one table there are at least, and at most."""
+    least = max(column.distinct for column in columns)
+    most = max(least, columns[0].distinct * columns[0].rows_per_value)
+    return least, min(math.prod(column.distinct for column in columns), most)
+
+
+def _domain(
+    facts: Facts, scan: int, columns: Sequence[ColumnFacts], joint: JointDistinct
 ) -> tuple[float, str]:
     if len(columns) == 1:
-        [column] = columns
-        return (column.distinct if rows is None else column.among(rows)), ""
-    product = math.prod(column.distinct for column in columns)
-    if scan is None:
-        return product if rows is None else min(product, rows), "product of distinct counts"
-    most = max(columns[0].distinct * columns[0].rows_per_value, *(c.distinct for c in columns))
-    names = frozenset(column.origin[1] for column in columns if column.origin)
-    known = joint(scan, names)
-    if known is None:
-        count, how = min(product, most), "product of distinct counts"
-        if rows is not None:
-            # Columns of one table that are grouped together mostly depend on each other.
-            ordered = sorted((column.distinct for column in columns), reverse=True)
-            powers = (count ** (0.5**index) for index, count in enumerate(ordered))
-            count, how = min(count, math.prod(powers)), "distinct counts, damped"
+        return columns[0].distinct, ""
+    _, most = _limits(columns)
+    known = joint(scan, _names(columns))
+    if known is not None:
+        return min(known, most), f"joint count of {len(columns)} columns"
+    return most, "product of distinct counts"
+
+
+def _groups(
+    facts: Facts, scan: int, columns: Sequence[ColumnFacts], joint: JointDistinct, rows: float
+) -> tuple[float, str]:
+    """Return the groups among some rows that columns of one table make."""
+    least, most = _limits(columns)
+    with_null = math.prod(1 + 1 / c.distinct if c.nulls else 1.0 for c in columns)
+    whole = max(most, columns[0].distinct * columns[0].rows_per_value)
+    sample = facts.samples.get(scan)
+    names = _names(columns)
+    known = joint(scan, names) if len(columns) > 1 else columns[0].distinct
+    counted = None
+    if sample is not None and (known is None or sample.is_filtered):
+        counted = sample.distinct(names)
+    if sample is not None and counted is not None:
+        limit = most if known is None else min(known, most)
+        floor = 1.0 if sample.is_filtered else least
+        count, whole = min(max(counted, floor), limit * with_null), sample.rows
+        how = "rows of the table" if sample.is_whole else f"sample of {sample.size:,} rows"
+    elif known is not None:
+        count, how = min(known, most) * with_null, ""
+        how = f"joint count of {len(columns)} columns" if len(columns) > 1 else ""
     else:
-        count, how = min(known, product), f"joint count of {len(columns)} columns"
-    if rows is None:
-        return count, how
-    per_tuple = max(1.0, most / count)
-    whole = ColumnFacts(count, rows_per_value=per_tuple)
-    return whole.among(rows), how
+        # Columns of one table that are grouped together mostly depend on each other.
+        ordered = sorted((column.distinct for column in columns), reverse=True)
+        powers = math.prod(count ** (0.5**index) for index, count in enumerate(ordered))
+        count, how = min(most, powers), "distinct counts, damped"
+    per_tuple = max(1.0, whole / max(1.0, count))
+    nulls = 0.0 if with_null > 1 or len(columns) > 1 else columns[0].nulls
+    return ColumnFacts(count, nulls, rows_per_value=per_tuple).among(rows), how

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from lancestat.query.plans.conditions import comparison_share
+from lancestat.query.plans.conditions import comparison_share, range_share
 from lancestat.query.plans.facts import (
     UNKNOWN_SHARE,
     ColumnFacts,
@@ -35,14 +35,20 @@ def joined(
     Source: A. Swami and K. B. Schiefer, On the estimation of join result sizes, EDBT 1994.
     """
     pairs, others = _keys(left, right, conditions)
-    matches = _inner(left, right, pairs, others, joint)
-    if type.startswith(_SEMI) or type.startswith("EXISTENCE"):
-        return _semi(left, right, pairs, others, matches, type, joint)
+    matching = _matching(left, right, pairs, joint)
+    matches = _inner(left, right, pairs, others, matching)
+    if type.startswith("EXISTENCE"):
+        return left
+    if type.startswith(_SEMI):
+        share = _partnered(left, right, pairs, matching, joint)
+        return _semi(left, right, pairs, others, matches, share, type)
     if type in ("LEFT OUTER", "FULL OUTER"):
-        matches = _with_unmatched(matches, left, _partnered(left, right, pairs, joint))
+        partnered = _partnered(left, right, pairs, matching, joint)
+        matches = _with_unmatched(matches, left, partnered)
     if type in ("RIGHT OUTER", "FULL OUTER"):
         swapped = [(b, a) for a, b in pairs]
-        matches = _with_unmatched(matches, right, _partnered(right, left, swapped, joint))
+        other = replace(matching, left=matching.right, right=matching.left)
+        matches = _with_unmatched(matches, right, _partnered(right, left, swapped, other, joint))
     return matches
 
 
@@ -68,22 +74,89 @@ def _present(facts: Facts, ids: Sequence[str]) -> float:
     return facts.rows * (1 - nulls)
 
 
+@dataclass(frozen=True, slots=True)
+class _Matching:
+    """How the keys of two sides meet: in the range of values that both may have.
+
+    Attributes:
+        left: The share of left rows, of those with keys, that lie in it.
+        right: That of right rows.
+        domain: The distinct keys there, of the side that has more.
+        evidence: What that rests on.
+    """
+
+    left: float = 1.0
+    right: float = 1.0
+    domain: float = 1.0
+    evidence: str = "cross product"
+
+
+def _matching(
+    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], joint: JointDistinct
+) -> _Matching:
+    if not pairs:
+        return _Matching()
+    one, how = tuples(left, [a for a, _ in pairs], joint)
+    other, how_other = tuples(right, [b for _, b in pairs], joint)
+    words = how if one >= other else how_other
+    if not words:
+        words = "distinct count" if len(pairs) == 1 else f"distinct counts of {len(pairs)} keys"
+    rows = distinct = (1.0, 1.0)
+    for a, b in pairs:
+        low, high = _overlap(left.of(a), right.of(b))
+        rows = min(rows, (_within(left, a, low, high), _within(right, b, low, high)), key=math.prod)
+        here = _width(left.of(a), low, high), _width(right.of(b), low, high)
+        distinct = min(distinct[0], here[0]), min(distinct[1], here[1])
+    domain = max(one * distinct[0], other * distinct[1], 1.0)
+    return _Matching(*rows, domain, words)
+
+
+def _overlap(one: ColumnFacts, other: ColumnFacts) -> tuple[float, float]:
+    """Return the bounds of what values of both sides can be, infinite where not known."""
+    lows = [column.low for column in (one, other) if column.low is not None]
+    highs = [column.high for column in (one, other) if column.high is not None]
+    if len(lows) < 2 or len(highs) < 2:
+        return -math.inf, math.inf
+    return max(lows), min(highs)
+
+
+def _within(facts: Facts, id: str, low: float, high: float) -> float:
+    """Return the share of rows with values between two bounds, of those that have a value."""
+    column = facts.of(id)
+    if column.low is None or column.high is None or (low <= column.low and high >= column.high):
+        return 1.0
+    sample = facts.samples.get(column.origin[0]) if column.origin else None
+    if sample is not None and column.origin is not None and column.type is not None:
+        share = sample.within(column.origin[1], column.type, low, high)
+        if share is not None:
+            return share
+    return range_share(column, low, high)
+
+
+def _width(column: ColumnFacts, low: float, high: float) -> float:
+    """Return the share of distinct values between two bounds, as if they were spread evenly."""
+    if column.low is None or column.high is None or column.high <= column.low:
+        return 1.0
+    taken = min(high, column.high) - max(low, column.low)
+    return min(1.0, max(taken / (column.high - column.low), 1 / max(1.0, column.distinct)))
+
+
 def _inner(
     left: Facts,
     right: Facts,
     pairs: Sequence[tuple[str, str]],
     others: Sequence[Condition],
-    joint: JointDistinct,
+    matching: _Matching,
 ) -> Facts:
     columns = {**left.columns, **right.columns}
     both = Facts(left.rows * right.rows, left.at_most * right.at_most, "cross product", columns)
-    rows, at_most, evidence = both.rows, both.at_most, both.evidence
+    rows, at_most, evidence = both.rows, both.at_most, matching.evidence
     unique: frozenset[frozenset[str]] = frozenset()
     if pairs:
         lefts, rights = [a for a, _ in pairs], [b for _, b in pairs]
-        domain, evidence = _domain(left, right, pairs, joint)
-        rows = _present(left, lefts) * _present(right, rights) / domain
-        at_most = left.at_most * right.at_most / domain * _DOUBT
+        share = matching.left * matching.right / matching.domain
+        rows = _present(left, lefts) * _present(right, rights) * share
+        at_most = left.at_most * right.at_most * share * _DOUBT
         # Each row of a side whose partners are unique finds one at most.
         if right.is_unique(rights):
             rows, at_most = min(rows, left.rows), min(at_most, left.at_most)
@@ -97,7 +170,8 @@ def _inner(
     if others:
         at_most = min(at_most, rows * _RESIDUAL_DOUBT * _DOUBT)
         evidence = f"{evidence}, conditions guessed"
-    return Facts(max(rows, 0.0), max(at_most, rows), evidence, columns, unique)
+    samples = {**left.samples, **right.samples}
+    return Facts(max(rows, 0.0), max(at_most, rows), evidence, columns, unique, samples)
 
 
 def _share(facts: Facts, condition: Condition) -> float:
@@ -106,40 +180,35 @@ def _share(facts: Facts, condition: Condition) -> float:
     return comparison_share(condition.compares, facts.of(condition.left), facts.of(condition.right))
 
 
-def _domain(
-    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], joint: JointDistinct
-) -> tuple[float, str]:
-    """Return the number of distinct keys on the side that has more, and what that rests on."""
-    one, how = tuples(left, [a for a, _ in pairs], joint)
-    other, how_other = tuples(right, [b for _, b in pairs], joint)
-    words = how if one >= other else how_other
-    if not words:
-        words = "distinct count" if len(pairs) == 1 else f"distinct counts of {len(pairs)} keys"
-    return max(one, other, 1.0), words
-
-
 def _key_columns(
     left: Facts, right: Facts, pairs: Sequence[tuple[str, str]]
 ) -> dict[str, ColumnFacts]:
     """Return the keys after a join: of each pair, values that both sides may have, and no null."""
     keys = {}
     for a, b in pairs:
+        low, high = _overlap(left.of(a), right.of(b))
         distinct = min(left.of(a).distinct, right.of(b).distinct)
-        keys[a] = left.of(a).equals_one(distinct)
-        keys[b] = right.of(b).equals_one(distinct)
+        for id, column in ((a, left.of(a)), (b, right.of(b))):
+            kept = column.equals_one(distinct)
+            is_known = math.isfinite(low) and math.isfinite(high) and low <= high
+            keys[id] = replace(kept, low=low, high=high) if is_known else kept
     return keys
 
 
 def _partnered(
-    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], joint: JointDistinct
+    left: Facts,
+    right: Facts,
+    pairs: Sequence[tuple[str, str]],
+    matching: _Matching,
+    joint: JointDistinct,
 ) -> float:
     """Return the share of left rows that have a partner by their keys."""
     if not pairs:
         return 1.0 if right.rows >= 1 else 0.0
-    domain, _ = _domain(left, right, pairs, joint)
     present, _ = tuples(right, [b for _, b in pairs], joint, rows=right.rows)
     nulls = max(left.of(a).nulls for a, _ in pairs)
-    return (1 - nulls) * min(1.0, present / domain)
+    found = min(1.0, present * matching.right / matching.domain)
+    return (1 - nulls) * matching.left * found
 
 
 def _semi(
@@ -148,12 +217,9 @@ def _semi(
     pairs: Sequence[tuple[str, str]],
     others: Sequence[Condition],
     matches: Facts,
+    share: float,
     type: str,
-    joint: JointDistinct,
 ) -> Facts:
-    if type.startswith("EXISTENCE"):
-        return left
-    share = _partnered(left, right, pairs, joint)
     if others and share:
         # A row with several partners is lost only if none of them passes.
         both = Facts(left.rows, left.at_most, "", {**left.columns, **right.columns})

@@ -39,13 +39,15 @@ class OutputColumn:
     """A column that an operator computes.
 
     `of` is the column that it is, under another number. `sources` are all that it is computed from
-    otherwise. `key` is the index of the grouping expression that it is.
+    otherwise. `key` is the index of the grouping expression that it is. `is_count` is whether it is
+    the number of rows of a group.
     """
 
     id: str | None
     of: str | None = None
     sources: tuple[str, ...] = ()
     key: int | None = None
+    is_count: bool = False
 
     @classmethod
     def of_message(cls, message: Json) -> OutputColumn:
@@ -54,6 +56,7 @@ class OutputColumn:
             message.get("of"),
             tuple(message.get("from", ())),
             message.get("key"),
+            message.get("is_count", False),
         )
 
 

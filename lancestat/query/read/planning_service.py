@@ -194,8 +194,9 @@ class PlanningService:
             return {}
         left = remaining_fragments(table, filters)
         ids = None if left is None else left.fragment_ids
-        sample = table.sampler.rows_of(message["columns"], ids)
-        return {} if sample is None else {"arrow": encode_sample(sample)}
+        sample = table.sampler.sample(ids)
+        rows = sample and sample.columns(message["columns"])
+        return {"arrow": encode_sample(rows)} if rows else {}
 
     def _parts(self, table: ReadTable, message: Message) -> Message:
         columns: Sequence[str] = message["columns"]

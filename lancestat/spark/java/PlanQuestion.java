@@ -5,12 +5,16 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -169,9 +173,11 @@ final class PlanQuestion {
     DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) below;
     Explained known = ConnectorRelation.explained(relation.scan());
     if (known instanceof LanceScan) {
-      int[] counted = ((LanceScan) known).sample.passing(filter.condition());
-      if (counted != null) {
-        node.putObject("sample").put("passing", counted[0]).put("rows", counted[1]);
+      ScanSample sample = ((LanceScan) known).sample;
+      BitSet passing = sample.passing(filter.condition());
+      if (passing != null) {
+        ObjectNode counted = node.putObject("sample").put("rows", sample.size());
+        counted.put("passing", Arrays.copyOf(passing.toByteArray(), (sample.size() + 7) / 8));
       }
     }
   }
@@ -197,6 +203,9 @@ final class PlanQuestion {
       Expression value =
           named instanceof Alias ? (Expression) ((Alias) named).child() : (Expression) named;
       column(column, value);
+      if (value instanceof AggregateExpression) {
+        column.put("is_count", counts((AggregateExpression) value));
+      }
       for (int i = 0; i < grouping.size(); i++) {
         if (value.semanticEquals((Expression) grouping.get(i))) {
           column.put("key", i);
@@ -204,6 +213,12 @@ final class PlanQuestion {
       }
     }
     return columns;
+  }
+
+  private static boolean counts(AggregateExpression value) {
+    return value.aggregateFunction() instanceof Count
+        && !value.isDistinct()
+        && value.filter().isEmpty();
   }
 
   /** Where a value comes from: `of` is the column that it is, else `from` has all that it needs. */

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
@@ -29,13 +30,29 @@ final class ScanSample {
   private final LanceScan scan;
   // By the names of the columns, in their order; null where there is no sample.
   private final Map rows = new HashMap();
+  // By the canonical form of the condition.
+  private final Map passing = new HashMap();
+  private int size;
 
   ScanSample(LanceScan scan) {
     this.scan = scan;
   }
 
-  /** The rows that pass a condition, and all rows; null where that cannot be said. */
-  synchronized int[] passing(Expression condition) {
+  /** Which rows pass a condition, a bit each; null where that cannot be said. */
+  synchronized BitSet passing(Expression condition) {
+    Expression key = (Expression) condition.canonicalized();
+    if (!passing.containsKey(key)) {
+      passing.put(key, evaluated(condition));
+    }
+    return (BitSet) passing.get(key);
+  }
+
+  /** The number of rows, once some were asked for. */
+  int size() {
+    return size;
+  }
+
+  private BitSet evaluated(Expression condition) {
     if (!condition.deterministic() || SubqueryExpression$.MODULE$.hasSubquery(condition)) {
       return null;
     }
@@ -54,13 +71,12 @@ final class ScanSample {
         return null;
       }
       Expression evaluated = Conditions.replaced(condition, places);
-      int passing = 0;
-      for (Object row : sampled) {
-        if (Boolean.TRUE.equals(evaluated.eval((InternalRow) row))) {
-          passing++;
-        }
+      BitSet passing = new BitSet();
+      size = sampled.size();
+      for (int i = 0; i < size; i++) {
+        passing.set(i, Boolean.TRUE.equals(evaluated.eval((InternalRow) sampled.get(i))));
       }
-      return new int[] {passing, sampled.size()};
+      return passing;
     } catch (Throwable error) {
       // As a cast that fails in ANSI mode, whose error has a value of a row, or a function that runs
       // in a Python worker.

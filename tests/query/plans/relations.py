@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,7 @@ import polars as pl
 from lancestat.lake.snapshot import Field
 from lancestat.query.plans.facts import ColumnFacts, Facts
 from lancestat.query.plans.operators import Condition
+from lancestat.query.plans.sampled import SampledRows
 from lancestat.tables.statistics.column_type import column_type
 
 
@@ -28,6 +29,18 @@ class Relation:
             frozenset((name,)) for name, column in columns.items() if column.distinct == total
         )
         return Facts(total, total, "count", columns, unique)
+
+    def sampled(self, rows: int | None = None) -> Facts:
+        """The facts with a sample of so many rows, or with all rows."""
+        taken = self.rows if rows is None else self.rows.sample(rows, seed=5)
+        table = taken.to_arrow()
+        sample = SampledRows(
+            lambda names: table.select(sorted(names)),
+            len(taken),
+            float(len(self.rows)),
+            is_whole=rows is None,
+        )
+        return replace(self.facts(), samples={self.scan: sample})
 
     def _column(self, name: str) -> ColumnFacts:
         values = self.rows[name]
@@ -47,6 +60,18 @@ class Relation:
             type=type,
             field=Field(0, name, arrow.type, True, type.spark_type),
         )
+
+
+def where(facts: Facts, relation: Relation, condition: pl.Expr) -> Facts:
+    """What a condition leaves of a relation with a sample, as a filter over its scan does."""
+    sample = facts.samples[relation.scan]
+    names = condition.meta.root_names()
+    rows = pl.from_arrow(sample.columns(names))
+    assert isinstance(rows, pl.DataFrame)
+    passing = rows.select(condition).to_series().fill_null(value=False).to_numpy()
+    left = facts.rows * float(passing.mean())
+    made = facts.with_rows(left, left, "sample")
+    return replace(made, samples={relation.scan: sample.where(passing, left)})
 
 
 class Joint:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from lancestat.query.plans.cardinality import Estimator
-from lancestat.query.plans.facts import Facts, no_groups
+from lancestat.query.plans.conditions import range_share
+from lancestat.query.plans.facts import ColumnFacts, Facts, no_groups
 from lancestat.query.plans.operators import Operator, read_operators
-from tests.query.plans.relations import Relation, frame
+from tests.query.plans.relations import Relation, frame, q_error
 
 RANDOM = np.random.default_rng(9)
 ORDERS = Relation(frame(RANDOM, 20_000, o=10**9, oc=1_000), 0)
@@ -63,7 +66,9 @@ def test_groups_by_an_unknown_column_are_sparks_in_proportion() -> None:
 def test_a_condition_on_an_unknown_column_needs_a_sample() -> None:
     condition = [{"columns": ["oc"]}]
     sparks = operator("filter", 0, rows=10_000, conditions=condition)
-    sampled = {**sparks, "sample": {"passing": 1_000, "rows": 4_000}}
+    passing = np.packbits(np.arange(4_000) % 4 == 0, bitorder="little").tobytes()
+    sample = {"passing": base64.b64encode(passing).decode(), "rows": 4_000}
+    sampled = {**sparks, "sample": sample}
     made = [estimated(SCANS[0], filter, without="oc")[1] for filter in (sparks, sampled)]
     assert [facts and facts.rows for facts in made] == [20_000, 5_000]
 
@@ -96,3 +101,32 @@ def test_a_limit_a_union_and_several_groupings() -> None:
         operator("limit", 3, limit=10),
     )
     assert [facts and facts.rows for facts in made[2:]] == [21_000, 63_000, 10]
+
+
+@pytest.mark.parametrize(
+    ("compares", "size"), [(">", 25), ("<", 15), ("<=", 3), (">=", 2), ("=", 20), ("=", 1)]
+)
+@pytest.mark.parametrize("customers", [1_000, 15_000])
+def test_conditions_on_the_sizes_of_groups(compares: str, size: int, customers: int) -> None:
+    # Groups of very different sizes, as those of customers are.
+    rows = pl.DataFrame({"oc": (RANDOM.exponential(1.0, 20_000) * customers / 7).astype(np.int64)})
+    orders = Relation(rows, 0).facts()
+    group = operator(
+        "aggregate", 0, keys=[{"of": "oc"}], columns=[{"id": "n", "from": [], "is_count": True}]
+    )
+    condition = {"op": compares, "column": "n", "type": "bigint", "value": str(size)}
+    having = operator("filter", 1, conditions=[{"columns": ["n"], "filter": condition}])
+    operators = read_operators([SCANS[0], group, having])
+    made = Estimator(operators, lambda *_: orders, no_groups).facts[2]
+    counts = rows.group_by("oc").len()["len"]
+    passes = {">": counts > size, "<": counts < size, "<=": counts <= size}
+    passes |= {">=": counts >= size, "=": counts == size}
+    assert made is not None and made.evidence == "sizes of groups"
+    # Sizes are not quite geometric: there are more small groups, and more large ones.
+    true = int(passes[compares].sum())
+    assert abs(made.rows - true) < 20 or q_error(made.rows, true) <= 5
+
+
+def test_a_count_of_few_rows_is_at_least_one() -> None:
+    assert range_share(ColumnFacts(1.0, mean_count=1.0), 2, 9) == 0
+    assert range_share(ColumnFacts(9.0, mean_count=5.0), 1, 10**9) == 1

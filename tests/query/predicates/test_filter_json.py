@@ -38,7 +38,7 @@ from lancestat.query.predicates.filter import (
 )
 from lancestat.query.predicates.filter_sql import to_lance
 from lancestat.query.pruning import may_match, must_match
-from lancestat.query.table import conditions
+from lancestat.query.sampler import conditions
 from tests.lake.awkward import COLUMNS, predicate
 
 FIELDS = {

@@ -1,0 +1,101 @@
+"""The sampled rows of a scan that conditions leave, and what they tell of its columns together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancestat.query.pruning import bound_values
+from lancestat.tables.statistics.column_type import ColumnType, Kind
+
+Mask = npt.NDArray[np.bool_]
+# Returns some columns of all rows of a sample, None where they cannot be read.
+Columns = Callable[[Collection[str]], pa.Table | None]
+
+# Fewer rows tell little of how many values there are, and of where they lie.
+FEWEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRows:
+    """Rows of a sample that pass conditions, None for all of them.
+
+    Attributes:
+        columns: Returns columns of the whole sample.
+        size: The rows of the whole sample.
+        rows: How many rows of the scan those that pass stand for.
+        is_whole: The sample has all rows of the scan.
+    """
+
+    columns: Columns = field(repr=False)
+    size: int
+    rows: float
+    is_whole: bool = False
+    passing: Mask | None = field(default=None, repr=False)
+
+    @property
+    def count(self) -> int:
+        """The sampled rows that pass."""
+        return self.size if self.passing is None else int(self.passing.sum())
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether conditions were applied."""
+        return self.passing is not None
+
+    def where(self, passing: Mask, rows: float) -> SampledRows:
+        """Return those that pass one more condition, which stand for so many rows."""
+        both = passing if self.passing is None else self.passing & passing
+        return replace(self, passing=both, rows=rows)
+
+    def distinct(self, names: Collection[str]) -> float | None:
+        """Return the distinct tuples in the rows that these stand for; null is a value, too.
+
+        None where the sample tells too little.
+
+        Source: P. J. Haas, J. F. Naughton, S. Seshadri and L. Stokes, Sampling-based estimation of
+            the number of distinct values of an attribute, VLDB 1995: the estimator "Duj1".
+        """
+        import polars as pl
+
+        rows = self._passing(names)
+        if rows is None or not rows.num_rows or (rows.num_rows < FEWEST and not self.is_whole):
+            return None
+        table = pl.from_arrow(rows)
+        assert isinstance(table, pl.DataFrame)
+        times = table.group_by(table.columns).len()["len"]
+        read = min(1.0, rows.num_rows / max(1.0, self.rows))
+        once = float((times == 1).sum())
+        return len(times) / (1 - (1 - read) * once / rows.num_rows)
+
+    def within(self, name: str, type: ColumnType, low: float, high: float) -> float | None:
+        """Return the share of values of a column, without nulls, that are between two bounds.
+
+        None where the sample tells too little.
+        """
+        rows = self._passing([name])
+        if rows is None:
+            return None
+        values = _numbers(rows.column(name), type)
+        values = values[~np.isnan(values)]
+        hits = int(((values >= low) & (values <= high)).sum())
+        if not len(values) or (hits < FEWEST and not self.is_whole):
+            return None
+        return hits / len(values)
+
+    def _passing(self, names: Collection[str]) -> pa.Table | None:
+        rows = self.columns(names)
+        if rows is None or rows.num_rows != self.size:
+            return None
+        return rows if self.passing is None else rows.filter(pa.array(self.passing))
+
+
+def _numbers(column: pa.ChunkedArray, type: ColumnType) -> npt.NDArray[np.float64]:
+    """Return values in the form of a column's bounds, NaN for null."""
+    if type.kind in (Kind.INTEGER, Kind.FLOAT):
+        return column.cast(pa.float64(), safe=False).to_numpy()
+    return np.array([np.nan if v is None else v for v in bound_values(column, type)], np.float64)

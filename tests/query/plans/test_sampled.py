@@ -1,0 +1,136 @@
+"""What a sample tells of columns together, compared with all rows."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lancestat.query.plans.facts import no_groups, tuples
+from lancestat.query.plans.joins import joined
+from lancestat.query.plans.sampled import SampledRows
+from lancestat.tables.statistics.column_type import column_type
+from tests.query.plans.relations import Relation, equal, q_error, true_rows, where
+
+RANDOM = np.random.default_rng(21)
+# Two centuries of days, of which sales have five years.
+DAYS = Relation(
+    pl.DataFrame({"day": np.arange(73_000)}).with_columns(
+        (pl.col("day") // 365).alias("year"), (pl.col("day") // 30 % 12).alias("month")
+    ),
+    0,
+)
+SALES = Relation(
+    pl.DataFrame(
+        {
+            "sold": RANDOM.integers(35_000, 36_825, 200_000),
+            "item": RANDOM.integers(0, 5_000, 200_000),
+        }
+    ).with_columns((pl.col("item") // 10).alias("brand"), (pl.col("item") // 500).alias("kind")),
+    1,
+)
+
+
+@pytest.mark.parametrize("size", [8_192, None])
+@pytest.mark.parametrize(
+    ("condition", "limit"),
+    [(pl.col("year") == 97, 1.4), (pl.col("month") == 3, 1.4), (pl.col("day") % 7 == 2, 1.4)],
+)
+def test_a_join_where_one_side_has_a_part_of_the_range(
+    condition: pl.Expr, limit: float, size: int | None
+) -> None:
+    days = where(DAYS.sampled(size), DAYS, condition)
+    rows = DAYS.rows.filter(condition)
+    for type, how in (("INNER", "inner"), ("LEFT SEMI", "semi")):
+        made = joined(SALES.sampled(8_192), days, type, [equal("sold", "day")], no_groups)
+        true = true_rows(SALES.rows, rows, {"sold": "day"}, how)
+        # Without the range the domain would be all days: 40 times too few in a year.
+        assert q_error(made.rows, true) <= limit
+
+
+def test_keys_that_do_not_meet() -> None:
+    early = Relation(DAYS.rows.filter(pl.col("day") < 100), 0)
+    made = joined(SALES.sampled(), early.sampled(), "INNER", [equal("sold", "day")], no_groups)
+    assert made.rows <= 1
+    anti = joined(SALES.sampled(), early.sampled(), "LEFT ANTI", [equal("sold", "day")], no_groups)
+    assert anti.rows >= 0.99 * len(SALES.rows)
+
+
+@pytest.mark.parametrize("size", [8_192, None])
+@pytest.mark.parametrize("names", [["kind"], ["brand", "kind"], ["item", "brand", "kind"]])
+def test_groups_of_rows_that_a_condition_leaves(names: list[str], size: int | None) -> None:
+    condition = pl.col("kind") < 2
+    facts = where(SALES.sampled(size), SALES, condition)
+    true = SALES.rows.filter(condition).select(names).n_unique()
+    count, evidence = tuples(facts, names, no_groups, rows=facts.rows)
+    assert q_error(count, true) <= 1.25
+    assert evidence == ("rows of the table" if size is None else "sample of 8,192 rows")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(100_000),
+        RANDOM.integers(0, 50_000, 100_000),
+        RANDOM.integers(0, 100, 100_000),
+        np.minimum(RANDOM.zipf(1.5, 100_000), 10**6),
+        np.repeat(np.arange(20_000), 5),
+    ],
+    ids=["all differ", "many", "few", "skewed", "five each"],
+)
+def test_distinct_values_of_a_sample(values: Any) -> None:
+    relation = Relation(pl.DataFrame({"v": values}), 0)
+    sample = relation.sampled(8_192).samples[0]
+    counted = sample.distinct(["v"])
+    assert counted is not None
+    # No sample shows how long a tail is.
+    limit = 6 if values.max() == 10**6 else 1.5
+    assert q_error(counted, len(np.unique(values))) <= limit
+    assert relation.sampled().samples[0].distinct(["v"]) == len(np.unique(values))
+
+
+def test_null_is_a_value_of_a_group() -> None:
+    rows = Relation(pl.DataFrame({"a": [1, None, 1, None], "b": [1, 1, None, 1]}), 0)
+    facts = rows.sampled()
+    assert facts.samples[0].distinct(["a", "b"]) == 3
+    assert tuples(facts, ["a", "b"], no_groups, rows=4)[0] == pytest.approx(3)
+
+
+def test_few_rows_of_a_sample_tell_nothing() -> None:
+    condition = pl.col("day") < 5
+    sample = where(DAYS.sampled(8_192), DAYS, condition).samples[0]
+    type = column_type(pa.int64())
+    assert type is not None
+    assert sample.distinct(["year"]) is None
+    assert sample.within("day", type, 0, 10) is None
+    whole = where(DAYS.sampled(), DAYS, condition).samples[0]
+    assert (whole.distinct(["year"]), whole.within("day", type, 0, 3)) == (1, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        (pa.array([1, 2, None, 3], pa.uint16()), 2, 3),
+        (pa.array([0.5, None, 2.5, float("nan")]), 1, 3),
+        (pa.array([datetime.date(1970, 1, 2), None, datetime.date(1970, 1, 9)]), 5, 8),
+        (pa.array([datetime.datetime(1970, 1, 1, 0, 0, 1), None, None]), 10**6, 10**6),
+        (pa.array([Decimal("1.50"), Decimal("2.50"), None]), 200, 300),
+        (pa.array([True, False, None]), 1, 1),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_values_are_compared_in_the_form_of_bounds(
+    values: pa.Array, low: float, high: float
+) -> None:
+    type = column_type(values.type)
+    assert type is not None
+    table = pa.table({"v": values})
+    sample = SampledRows(lambda _: table, len(values), len(values), is_whole=True)
+    expected = {"uint16": 2 / 3, "double": 1 / 2, "date32[day]": 1 / 2, "timestamp[us]": 1}
+    assert sample.within("v", type, low, high) == expected.get(str(values.type), 1 / 2)
+    assert sample.distinct(["v"]) == len(values.unique())
