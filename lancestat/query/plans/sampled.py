@@ -70,7 +70,7 @@ class SampledRows:
         times = table.group_by(table.columns).len()["len"]
         read = min(1.0, rows.num_rows / max(1.0, self.rows))
         once = float((times == 1).sum())
-        return len(times) / (1 - (1 - read) * once / rows.num_rows)
+        return float(len(times) / (1 - (1 - read) * once / rows.num_rows))
 
     def within(self, name: str, type: ColumnType, low: float, high: float) -> float | None:
         """Return the share of values of a column, without nulls, that are between two bounds.
@@ -97,5 +97,6 @@ class SampledRows:
 def _numbers(column: pa.ChunkedArray, type: ColumnType) -> npt.NDArray[np.float64]:
     """Return values in the form of a column's bounds, NaN for null."""
     if type.kind in (Kind.INTEGER, Kind.FLOAT):
-        return column.cast(pa.float64(), safe=False).to_numpy()
+        numbers: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
+        return numbers
     return np.array([np.nan if v is None else v for v in bound_values(column, type)], np.float64)
