@@ -53,9 +53,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _no_spark_of_other_tests(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hide the Spark that earlier tests have left in this process from those that need none."""
-    if request.node.get_closest_marker("spark") is None:
+    """Hide the Spark that earlier tests have left in this process from those that need none.
+
+    Nor do they find a Java to start one with, as under `make check`.
+    """
+    markers = {marker.name for marker in request.node.iter_markers()}
+    if "spark" not in markers:
         hide_spark(monkeypatch)
+    if not markers & {"spark", "fault", "s3", "wheel"}:
+        monkeypatch.setenv("JAVA_HOME", "/nonexistent")
 
 
 @pytest.fixture

@@ -15,6 +15,9 @@ def hide_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     It is PySpark that is patched: a module that is first imported meanwhile would keep a patched
     function of ours that it imports by name.
     """
+    if "pyspark.core.context" in sys.modules:
+        for attribute in ("_active_spark_context", "_gateway", "_jvm"):
+            monkeypatch.setattr(f"pyspark.SparkContext.{attribute}", None)
     for name in _MODULES:
         if name in sys.modules:
             sessions = sys.modules[name].SparkSession

@@ -163,9 +163,6 @@ def test_a_missing_java_is_an_error_before_spark_starts(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(jvm, "_USUAL_HOMES", ())
-    # A session of another test may run in this process; this test needs a new one.
-    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="no java is on the PATH") as bad:
         start_session(Target("dev", "state"), "test")
     assert bad.value.code == "LS520"
@@ -212,8 +209,6 @@ def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     )
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="Could not create the Java Virtual Machine") as bad:
         start_session(Target("dev", "state", spark_conf={"spark.x": "1"}), "test")
 
