@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,7 @@ from lancestat.cli.command import ExitCode, Invocation, command, run_nodes
 from lancestat.errors.base import LancestatError
 from lancestat.errors.codes import UnsupportedStatement
 from lancestat.formats import count
-from lancestat.presentation.views import ExplanationView, QueryView, RunView
+from lancestat.presentation.views import ComparisonView, ExplanationView, QueryView, RunView
 from lancestat.redact import secret_values
 
 if TYPE_CHECKING:
@@ -66,16 +66,31 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option(
     "--explain",
-    is_flag=True,
+    "look",
+    flag_value="--explain",
     help="Show the query plan, its estimates and the statistics behind them, without running "
     "the query.",
+)
+@click.option(
+    "--analyze",
+    "look",
+    flag_value="--analyze",
+    help="Run the query, and show the plan that ran: the true rows, time and q-error of its "
+    "operators beside the estimates.",
+)
+@click.option(
+    "--compare",
+    "look",
+    flag_value="--compare",
+    help="Run the query with and without statistics, several times each, and show what changes in "
+    "its plan and in time.",
 )
 def sql(
     invocation: Invocation,
     query: str | None,
     path: Path | None,
     limit: str | int | None,
-    explain: bool,
+    look: str | None,
 ) -> ExitCode | None:
     """Run a query with the tables' statistics. Declared tables are available by name.
 
@@ -91,36 +106,45 @@ def sql(
     from lancestat.query.sql.statement import parse, parse_analyze
     from lancestat.spark.session import remote_of
 
-    if explain:
-        invocation.require(ExplanationView, "--explain")
+    if look:
+        invocation.require(ExplanationView, look)
     text = _query(query, path)
     project = invocation.project()
     project.discover()
     target = project.spec.target
     most, local_time = _limit(invocation, limit), invocation.is_for_people
-    if not explain and (result := _answer_without_spark(project, text, most, local_time)):
+    if not look and (result := _answer_without_spark(project, text, most, local_time)):
         _print(invocation, result)
         return None
     # The parser of Spark Connect is on the server.
     is_remote = remote_of(target) is not None
     analyze = parse_analyze(text, is_strict=is_remote)
-    if analyze and is_remote and (run := _analysis(invocation, project, analyze, explain)):
+    if analyze and is_remote and (run := _analysis(invocation, project, analyze, look)):
         return run_nodes(invocation, run)
     with query_session(target) as spark:
-        if analyze and (run := _analysis(invocation, project, analyze, explain, spark)):
+        if analyze and (run := _analysis(invocation, project, analyze, look, spark)):
             return run_nodes(invocation, run)
         plan = parse(spark, text)
         query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):
-            if explain:
-                from lancestat.query.sql.explain import explain_query
-
-                explanation = explain_query(spark, plan, text, query_context)
-                invocation.show(ExplanationView(explanation))
+            if look:
+                invocation.show(_looked_at(look, spark, plan, text, query_context))
             else:
                 result = run_query(spark, text, query_context, limit=most, local_time=local_time)
                 _print(invocation, result)
     return None
+
+
+def _looked_at(
+    look: str, spark: SparkSession, plan: Any, text: QueryText, query_context: QueryContext
+) -> ExplanationView | ComparisonView:
+    from lancestat.query.sql.comparison import compare_query
+    from lancestat.query.sql.explain import explain_query
+
+    if look == "--compare":
+        return ComparisonView(compare_query(spark, plan, text, query_context))
+    is_run = look == "--analyze"
+    return ExplanationView(explain_query(spark, plan, text, query_context, analyze=is_run))
 
 
 def _query(query: str | None, path: Path | None) -> QueryText:
@@ -224,7 +248,7 @@ def _analysis(
     invocation: Invocation,
     project: Project,
     analyze: AnalyzeStatement,
-    explain: bool,
+    look: str | None,
     spark: SparkSession | None = None,
 ) -> Callable[..., RunResult] | None:
     """Return what runs ANALYZE TABLE, None for a table of Spark's own catalog.
@@ -234,9 +258,9 @@ def _analysis(
     from lancestat.query.sql.statement import find_declared, not_declared
 
     invocation.require(RunView, "ANALYZE TABLE")
-    if explain:
+    if look:
         raise UnsupportedStatement(
-            "--explain shows the plan of a query, and ANALYZE TABLE has none",
+            f"{look} shows the plan of a query, and ANALYZE TABLE has none",
             hint="lancestat plan shows what would be read, and why",
         )
     conf = project.spec.target.spark_conf if spark is None else spark.conf

@@ -12,6 +12,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from lancestat import display
+from lancestat.arguments import check
 from lancestat.errors import InvalidArgument
 from lancestat.formats import count, escape_commands, visible
 from lancestat.presentation import views
@@ -46,14 +47,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from lancestat.query.sql.explain import PlanExplanation
+    from lancestat.query.sql.explanation import PlanExplanation
 
 
 @dataclass(frozen=True, slots=True)
 class QueryExplanation:
     """The plan of a DataFrame; printed, it is the text of `lancestat sql --explain --verbose`.
 
-    `plan` has its operators and scans as values.
+    `plan` has its operators and scans as values, and what they did where the DataFrame was run.
     """
 
     plan: PlanExplanation
@@ -129,27 +130,31 @@ def _redactor(value: object) -> Redactor:
     return own.merged(Redactor(secret_environment(os.environ), own.public))
 
 
-def explain(frame: DataFrame) -> QueryExplanation:
+def explain(frame: DataFrame, *, analyze: bool = False) -> QueryExplanation:
     """Explain the plan of a DataFrame.
 
-    The explanation has the plan's operators with Spark's estimates and, for each scan of a Lance
-    table, which statistics, filters and aggregates reach it, or why they do not. Nothing is run.
-    The plan is the one that the DataFrame's actions run; below cached data, it is the plan that
-    computed the data.
+    The explanation has the plan's operators with the rows that Spark expects of them and what these
+    rest on and, for each scan of a Lance table, which statistics, filters and aggregates reach it,
+    or why they do not. The plan is the one that the DataFrame's actions run; below cached data, it
+    is the plan that computed the data.
 
     Args:
         frame: A DataFrame of a classic session, over tables of any format.
+        analyze: Plan and run it too, to its last row, and give its rows to nobody. The plan is then
+            the one that ran, after adaptive execution, with the true rows, time and q-error of
+            operators beside the estimates from before it ran. Without, nothing is run.
 
     Raises:
-        InvalidArgument: `frame` is not a DataFrame.
+        InvalidArgument: `frame` is not a DataFrame, or `analyze` neither True nor False.
         SparkConnectSession: `frame` belongs to a Spark Connect session.
-        LancestatError: Spark cannot plan it.
+        LancestatError: Spark cannot plan it, or it fails.
     """
     from lancestat.query.read.relation import planning_service
-    from lancestat.query.sql.explain import explain_frame
+    from lancestat.query.sql.explanation import explain_frame
 
     if not hasattr(frame, "sparkSession"):
         raise InvalidArgument(f"explain takes a DataFrame, not {type(frame).__name__}")
-    explained = explain_frame(frame)
+    check("analyze", analyze, isinstance(analyze, bool), "True or False")
+    explained = explain_frame(frame, analyze=analyze)
     known = [*secret_environment(os.environ), *planning_service().secrets()]
     return QueryExplanation(explained, Redactor(known))

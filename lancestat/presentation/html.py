@@ -17,17 +17,18 @@ from markupsafe import Markup, escape
 import lancestat.presentation.site as site
 from lancestat.formats import count, message_lines, spoken
 from lancestat.presentation import views, words
-from lancestat.presentation.site.text import PageSanitizer, shorten
-from lancestat.presentation.terminal import unpainted
-from lancestat.presentation.text import (
+from lancestat.presentation.explanations import (
     estimates,
+    execution_notes,
     explanation_notes,
-    operator_figures,
+    operator_table,
     operator_text,
     scan_facts,
     scan_summary,
-    show_facts,
 )
+from lancestat.presentation.site.text import PageSanitizer, shorten
+from lancestat.presentation.terminal import unpainted
+from lancestat.presentation.text import show_facts
 from lancestat.review.values import NodeDiff, PropertyChange
 
 FORMAT: views.Format[Markup] = views.Format(print, is_for_people=True, is_published=True)
@@ -284,15 +285,18 @@ def _property(change: PropertyChange) -> Iterator[str]:
 @FORMAT.renders(views.ExplanationView)
 def _explanation(view: views.ExplanationView, page: views.Page) -> Markup:
     html, explanation = _Writer(page), view.explanation
+    head, cells, right = operator_table(explanation)
     rows = []
-    for operator in explanation.operators:
+    for at, (operator, beside) in enumerate(zip(explanation.operators, cells, strict=True)):
         # Spaces at the start are lost where texts are sanitized.
         indent = Markup("&nbsp;" * 2 * operator.depth)
         text = Markup('<span class="plan">{}{}</span>')
         shown = text.format(indent, html.text(operator_text(operator)))
-        rows.append((*operator_figures(operator), shown))
-    parts = [html.table(rows, head=("rows", "bytes", "operator"), right={0, 1}, named=-1)]
-    parts += map(html.paragraph, map(unpainted, explanation_notes(explanation)))
+        figures = [html.part("error", cell) if at == explanation.worst else cell for cell in beside]
+        rows.append((*figures, shown))
+    parts = [html.table(rows, head=(*head, "operator"), right=right, named=-1)]
+    notes = (*execution_notes(explanation), *explanation_notes(explanation))
+    parts += map(html.paragraph, map(unpainted, notes))
     for number, scan in enumerate(explanation.scans, start=1):
         title = Markup("[{}] {}, {}")
         what = title.format(number, html.strong(scan.table), html.text(scan_summary(scan)))

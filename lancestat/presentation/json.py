@@ -232,6 +232,11 @@ def _explanation(view: views.ExplanationView, page: views.Page) -> Payload:
     return _object("sql", explanation=view.explanation.to_json())
 
 
+@FORMAT.renders(views.ComparisonView)
+def _comparison(view: views.ComparisonView, page: views.Page) -> Payload:
+    return _object("sql", comparison=view.comparison.to_json())
+
+
 @FORMAT.renders(views.DiffView)
 def _diff(view: views.DiffView, page: views.Page) -> Payload:
     """Return a diff, as docs/reference/cli.md describes its members."""

@@ -19,7 +19,8 @@ from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
-    from lancestat.query.sql.explain import PlanExplanation
+    from lancestat.query.sql.comparison import Comparison
+    from lancestat.query.sql.explanation import PlanExplanation
     from lancestat.report.gather import Row
     from lancestat.report.tables import TableFigures
     from lancestat.report.values import NodeReport, ProjectReport
@@ -213,6 +214,12 @@ class ExplanationView(NamedTuple):
     """The plan of a query and the basis of its estimates."""
 
     explanation: PlanExplanation
+
+
+class ComparisonView(NamedTuple):
+    """A query with statistics and without."""
+
+    comparison: Comparison
 
 
 class DiffView(NamedTuple):

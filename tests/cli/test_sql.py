@@ -22,7 +22,7 @@ from lancestat.query.estimates import (
     PushDown,
     PushDownReason,
 )
-from lancestat.query.sql.explain import Operator, PhysicalJoin, PlanExplanation, ScanLine
+from lancestat.query.sql.explanation import Operator, PhysicalJoin, PlanExplanation, ScanLine
 from lancestat.query.sql.query import QueryResult, ResultColumn, ResultValue, Shape
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.wire import GuardReason

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.query.estimates import ColumnEstimate, Explanation, Pruning, PushDown, PushDownReason
+from lancestat.query.estimates import PushDown, PushDownReason
+from lancestat.query.plans.cardinality import SPARKS
 from lancestat.query.read.relation import planning_service
+from lancestat.query.sql.execution import (
+    LogicalEstimates,
+    inner,
+    is_pipeline,
+    option,
+    pipeline_seconds_of,
+    rows_of,
+    run,
+    seconds_of,
+    sequence,
+)
+from lancestat.query.sql.explanation import (
+    Actual,
+    Execution,
+    NearestByLine,
+    Operator,
+    PhysicalJoin,
+    PlanExplanation,
+    ScanLine,
+)
 from lancestat.query.sql.statement import (
     NO_CONTEXT,
     QueryContext,
@@ -21,128 +41,6 @@ from lancestat.spark.versions import has_nearest_by_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True, slots=True)
-class PhysicalJoin:
-    """The physical plan of a join; `build_side` is the side that is broadcast or hashed, if any."""
-
-    strategy: str
-    type: str
-    build_side: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """An operator of the physical plan; its inputs follow it, one deeper.
-
-    `rows` and `size_bytes` are Spark's estimate of its output, None without one. `scan` counts the
-    scans from 1.
-    """
-
-    text: str
-    depth: int
-    rows: int | None = None
-    size_bytes: int | None = None
-    join: PhysicalJoin | None = None
-    scan: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ScanLine:
-    """A scan of the plan; `explanation` is None for tables that are not lancestat's.
-
-    `note` says why there is none for a table that is, None elsewhere.
-    """
-
-    table: str
-    rows: int | None
-    size_bytes: int | None
-    explanation: Explanation | None = None
-    note: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the object in the JSON of `lancestat sql --explain`."""
-        explanation = self.explanation
-        seen = {"table": self.table, "rows": self.rows, "size_bytes": self.size_bytes}
-        if explanation is None:
-            return {**seen, "statistics": None, "note": self.note}
-        return {
-            **seen,
-            "version": explanation.version,
-            "table_rows": explanation.table_rows,
-            "fragments": explanation.fragments,
-            "fragments_scanned": explanation.fragments_scanned,
-            "filters": list(explanation.filters),
-            "other_filters": list(explanation.other_filters),
-            "filters_proven": explanation.is_covered,
-            "pruning": _decision(explanation.pruning),
-            "aggregates": _aggregates(explanation.aggregates),
-            "statistics": {
-                "verdict": "use" if explanation.verdict.use else "refuse",
-                "reason": explanation.verdict.reason.value,
-                "detail": explanation.verdict.detail,
-                "columns": _columns(explanation.columns),
-            },
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class NearestByLine:
-    """A join by NEAREST BY: what it asks for, how it will be computed, and why so."""
-
-    join: str
-    strategy: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanExplanation:
-    """The plan before execution; `is_cost_based` says whether Spark uses column statistics."""
-
-    operators: tuple[Operator, ...]
-    scans: tuple[ScanLine, ...]
-    is_cost_based: bool
-    nearest_by: tuple[NearestByLine, ...] = ()
-
-    @property
-    def reads_lance(self) -> bool:
-        """Whether some scan is one of lancestat's."""
-        return any(scan.explanation is not None or scan.note is not None for scan in self.scans)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the object in the JSON of `lancestat sql --explain`."""
-        return {
-            "cost_based": self.is_cost_based,
-            "plan": [asdict(operator) for operator in self.operators],
-            "scans": [scan.to_json() for scan in self.scans],
-            "nearest_by": [asdict(line) for line in self.nearest_by],
-        }
-
-
-def _decision(decision: Pruning | PushDown | None) -> dict[str, object] | None:
-    if decision is None:
-        return None
-    return {
-        "verdict": "use" if decision.use else "refuse",
-        "reason": decision.reason.value,
-        "detail": decision.detail,
-    }
-
-
-def _aggregates(decision: PushDown | None) -> dict[str, object] | None:
-    shown = _decision(decision)
-    return shown and {**shown, "functions": list(decision.functions if decision else ())}
-
-
-def _columns(columns: Mapping[str, ColumnEstimate]) -> dict[str, object]:
-    return {
-        name: {
-            **column.to_json(),
-            "histogram_bins": len(column.histogram.bins) if column.histogram else None,
-        }
-        for name, column in columns.items()
-    }
 
 
 _STRATEGIES = {
@@ -159,10 +57,22 @@ _COMMAND = "Execute "
 _SCANS = ("BatchScan", "Scan ", "FileScan")
 _EXPRESSION_IDS = re.compile(r"#\d+L?")
 _FIELDS_SHOWN = 12
-# Operators of a plan that is ready to run, which change nothing for people.
-_WRAPPERS = ("WholeStageCodegen", "InputAdapter", "ColumnarToRow", "ResultQueryStage")
 _NEAREST_BY = "LancestatNearestBy"
 _FORMAT = "lancestat"
+_SUBQUERIES = ("Subquery", "ReusedSubquery")
+_LIMITS = ("CollectLimit", "GlobalLimit", "LocalLimit")
+# They read all of their inputs before they return a row, or the last one.
+_READING_ALL = (
+    "BroadcastExchange",
+    "Exchange",
+    "HashAggregate",
+    "ObjectHashAggregate",
+    "Sort",
+    "TakeOrderedAndProject",
+)
+# What the rows of scans of Lance tables rest on.
+_COUNT, _SAMPLE = "count", "sample"
+_FORGOTTEN = "its planning is not remembered any more"
 _NOT_PLANNED = "lancestat could not plan it, so Spark has no statistics of it; the log says why"
 _OF_FORMAT = (
     "the format lancestat is a Python data source, which Spark neither prunes nor asks for "
@@ -180,23 +90,34 @@ _FILTERED = PushDown(
 
 
 def explain_query(
-    spark: SparkSession, plan: Any, text: QueryText, query_context: QueryContext = NO_CONTEXT
+    spark: SparkSession,
+    plan: Any,
+    text: QueryText,
+    query_context: QueryContext = NO_CONTEXT,
+    *,
+    analyze: bool = False,
 ) -> PlanExplanation:
-    """Return the physical plan of a parsed one with Spark's estimates; not even a command is run.
+    """Return the physical plan of a parsed one with its estimates; not even a command is run.
+
+    With `analyze` the query is run, and the plan is the one that ran, with what it did.
 
     Raises:
         LancestatError: Spark refuses the query (see `explain_failure`).
     """
-    reader = _Reader(spark)
     try:
+        if analyze:
+            return analyzed(spark, plan)
+        reader = _Reader(spark)
         return reader.explained(*reader.planned(plan))
     except Exception as error:
         raise explain_failure(error, text, query_context) from None
 
 
-def explain_frame(frame: DataFrame) -> PlanExplanation:
-    """Return the physical plan that a DataFrame's actions run, with Spark's estimates; nothing is
-    run.
+def explain_frame(frame: DataFrame, *, analyze: bool = False) -> PlanExplanation:
+    """Return the physical plan that a DataFrame's actions run, with its estimates.
+
+    Nothing is run, unless `analyze` is set: then the query is planned again and run, and the plan
+    is the one that ran, with what it did.
 
     Raises:
         SparkConnectSession: the DataFrame is one of Spark Connect.
@@ -207,19 +128,31 @@ def explain_frame(frame: DataFrame) -> PlanExplanation:
     with active(spark):
         try:
             execution = frame._jdf.queryExecution()
+            if analyze:
+                return analyzed(spark, execution.commandExecuted())
             return _Reader(spark).explained(execution.sparkPlan(), execution.analyzed())
         except Exception as error:
             raise explain_failure(error, QueryText("")) from None
 
 
-class _Reader:
-    """Reads a physical plan into lines."""
+def analyzed(spark: SparkSession, logical: Any) -> PlanExplanation:
+    """Run a logical plan, and return the plan that ran, with what each operator did.
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    Any error of Spark is raised as it is.
+    """
+    execution, done = run(spark, logical)
+    return _Reader(spark, done).explained(execution.executedPlan(), execution.analyzed())
+
+
+class _Reader:
+    """Reads a physical plan into lines, with `done` one that ran."""
+
+    def __init__(self, spark: SparkSession, done: Execution | None = None) -> None:
+        self._spark, self._done = spark, done
         sql = cast(Any, spark._jvm).org.apache.spark.sql
         self._execution, self._logical = sql.execution, sql.catalyst.plans.logical
         self._state = spark._jsparkSession.sessionState()
+        self._estimates = LogicalEstimates(spark)
         self._operators: list[Operator] = []
         self._scans: list[ScanLine] = []
         self._subqueries: list[Any] = []
@@ -233,11 +166,19 @@ class _Reader:
 
     def explained(self, plan: Any, analyzed: Any) -> PlanExplanation:
         """Return the explanation of a physical plan, and of the analyzed one that it is of."""
-        self._read(plan, 0, None)
+        self._read(plan, 0, _Above(is_run=self._done is not None))
         self._read_kept(analyzed)
+        if self._done is not None:
+            root = self._operators[0]
+            actual = replace(root.actual or Actual(), rows=self._done.rows)
+            self._operators[0] = replace(root, actual=actual)
         is_cost_based = self._state.conf().cboEnabled()
         return PlanExplanation(
-            tuple(self._operators), tuple(self._scans), is_cost_based, tuple(self._nearest_by)
+            tuple(self._operators),
+            tuple(self._scans),
+            is_cost_based,
+            tuple(self._nearest_by),
+            self._done,
         )
 
     def _read_kept(self, analyzed: Any) -> None:
@@ -249,77 +190,96 @@ class _Reader:
         for join, reason in zip(texts[::2], texts[1::2], strict=True):
             self._nearest_by.append(NearestByLine(join, "spark", reason))
 
-    def _read(self, plan: Any, depth: int, refusal: PushDown | None) -> None:
-        """Add a line for an operator at a depth, then those of its inputs and subqueries.
-
-        `refusal` is why the scan below answers no aggregates, should Spark not ask it for them.
-        """
-        name = plan.nodeName()
-        inputs = _sequence(plan.children())
-        if name == "AdaptiveSparkPlan":
-            self._read(plan.initialPlan(), depth, refusal)
+    def _read(self, plan: Any, depth: int, above: _Above) -> None:
+        """Add a line for an operator at a depth, then those of its inputs and subqueries."""
+        name, inputs = plan.nodeName(), sequence(plan.children())
+        if (within := self._within(plan, above)) is not None:
+            if is_pipeline(plan):
+                above = replace(above, pipeline_seconds=pipeline_seconds_of(plan))
+            self._read(within, depth, above)
             return
-        if name.startswith(_WRAPPERS):
-            self._read(inputs[0], depth, refusal)
-            return
-        names = [input.nodeName() for input in inputs]
-        if name.endswith("Aggregate") and names == [name]:
+        if name.endswith("Aggregate") and [input.nodeName() for input in inputs] == [name]:
             # Both halves of an aggregation have the estimate of the whole.
             [half] = inputs
-            inputs = _sequence(half.children())
+            inputs = sequence(half.children())
         if name.startswith(_COMMAND):
             self._operators.append(Operator(name, depth))
-            for child in _sequence(plan.cmd().innerChildren()):
+            for child in sequence(plan.cmd().innerChildren()):
                 physical, analyzed = self.planned(child)
-                self._read(physical, depth + 1, None)
+                self._read(physical, depth + 1, _Above())
                 self._read_kept(analyzed)
             return
-        self._operators.append(self._operator(plan, name, depth, refusal, is_leaf=not inputs))
+        self._operators.append(self._operator(plan, name, depth, above, is_leaf=not inputs))
         if name == _NEAREST_BY:
             strategy, _, reason = plan.decision().partition(": ")
             self._nearest_by.append(NearestByLine(plan.join(), strategy, reason))
-        for child in _sequence(plan.subqueries()):
-            self._read_subquery(child, depth + 1)
+        for child in sequence(plan.subqueries()):
+            self._read_subquery(child, depth + 1, above)
         if name == "InMemoryTableScan":
-            self._read(plan.relation().cachedPlan(), depth + 1, None)
+            self._read(plan.relation().cachedPlan(), depth + 1, _Above())
         for child in inputs:
-            self._read(child, depth + 1, _refusal(plan, name, refusal))
+            self._read(child, depth + 1, above.below(plan, name))
+
+    def _within(self, plan: Any, above: _Above) -> Any | None:
+        if not above.is_run and plan.nodeName() == "AdaptiveSparkPlan":
+            return plan.initialPlan()
+        return inner(plan)
 
     def _operator(
-        self, plan: Any, name: str, depth: int, refusal: PushDown | None, *, is_leaf: bool
+        self, plan: Any, name: str, depth: int, above: _Above, *, is_leaf: bool
     ) -> Operator:
-        logical = _option(plan.logicalLink())
+        logical = option(plan.logicalLink())
+        actual = above.actual(plan) if above.is_run else None
         if is_leaf and name.startswith(_SCANS):
-            relation = _sequence(logical.collectLeaves())[0] if logical is not None else None
-            scan = self._scan(plan, relation, refusal)
+            relation = sequence(logical.collectLeaves())[0] if logical is not None else None
+            scan, evidence = self._scan(plan, relation, above.refusal)
             self._scans.append(scan)
             return Operator(
-                f"Scan {scan.table}", depth, scan.rows, scan.size_bytes, scan=len(self._scans)
+                f"Scan {scan.table}",
+                depth,
+                scan.rows,
+                scan.size_bytes,
+                scan=len(self._scans),
+                evidence=evidence,
+                actual=actual,
             )
+        if name.endswith("Aggregate") and not self._estimates.is_own(plan):
+            logical = None
         join = _join(plan, name)
         text = _text(plan) if join is None else _join_text(plan, name, join)
-        return Operator(text, depth, *_estimate(logical), join)
+        rows, size_bytes, evidence = self._estimate(logical)
+        return Operator(text, depth, rows, size_bytes, join, evidence=evidence, actual=actual)
 
-    def _scan(self, leaf: Any, relation: Any, refusal: PushDown | None) -> ScanLine:
-        rows, size_bytes = _estimate(relation)
+    def _estimate(self, logical: Any) -> tuple[int | None, int | None, str | None]:
+        rows, size_bytes, evidence = self._estimates.of(logical)
+        return rows, size_bytes, None if rows is None else evidence or SPARKS
+
+    def _scan(
+        self, leaf: Any, relation: Any, refusal: PushDown | None
+    ) -> tuple[ScanLine, str | None]:
+        """Return what is known of a scan, and what its rows rest on."""
+        rows, size_bytes, evidence = self._estimate(relation)
         table = _table(leaf)
         if leaf.getClass().getSimpleName() != "BatchScanExec":
-            return ScanLine(table, rows, size_bytes)
+            return ScanLine(table, rows, size_bytes), evidence
         relations = relation_classes(self._spark)
         if not relations.isPlanned(leaf.scan()):
             is_format = leaf.scan().getClass().getSimpleName() == "PythonScan" and table == _FORMAT
-            return ScanLine(table, rows, size_bytes, note=_OF_FORMAT if is_format else None)
+            note = _OF_FORMAT if is_format else None
+            return ScanLine(table, rows, size_bytes, note=note), evidence
         name = relations.explanation(leaf.scan())
         if name is None:
-            return ScanLine(table, rows, size_bytes, note=_NOT_PLANNED)
+            return ScanLine(table, rows, size_bytes, note=_NOT_PLANNED), evidence
         explanation = planning_service().explanation(name)
         if explanation is None:
-            return ScanLine(table, rows, size_bytes, note="its planning is not remembered any more")
+            return ScanLine(table, rows, size_bytes, note=_FORGOTTEN), evidence
         if explanation.aggregates is None:
             explanation = replace(explanation, aggregates=refusal)
-        return ScanLine(explanation.table, rows, size_bytes, explanation)
+        if evidence == SPARKS:
+            evidence = _COUNT if explanation.sampled_share is None else _SAMPLE
+        return ScanLine(explanation.table, rows, size_bytes, explanation), evidence
 
-    def _read_subquery(self, plan: Any, depth: int) -> None:
+    def _read_subquery(self, plan: Any, depth: int, above: _Above) -> None:
         canonical = plan.canonicalized()
         if any(canonical.equals(subquery) for subquery in self._subqueries):
             self._operators.append(Operator("Subquery that is there already", depth))
@@ -330,7 +290,40 @@ class _Reader:
             # It would be planned when the query is prepared for execution.
             whole = self._logical.ReturnAnswer(plan)
             plan = self._state.planner().plan(whole).next()
-        self._read(plan, depth + 1, None)
+        elif plan.nodeName().startswith(_SUBQUERIES):
+            plan = sequence(plan.children())[0]
+        self._read(plan, depth + 1, _Above(is_run=above.is_run))
+
+
+@dataclass(frozen=True, slots=True)
+class _Above:
+    """What an operator gets from those above it.
+
+    Attributes:
+        is_run: Whether Spark has measured what it did.
+        refusal: Why a scan below answers no aggregates, should Spark not ask it for them.
+        is_ended: Whether a limit may end it before its last row.
+        is_filtered: Whether a filter is right above it.
+        pipeline_seconds: The time of the pipeline that begins with it.
+    """
+
+    is_run: bool = False
+    refusal: PushDown | None = None
+    is_ended: bool = False
+    is_filtered: bool = False
+    pipeline_seconds: float | None = None
+
+    def below(self, plan: Any, name: str) -> _Above:
+        """Return what the inputs of an operator get."""
+        is_ended = name in _LIMITS or (self.is_ended and name not in _READING_ALL)
+        refusal = _refusal(plan, name, self.refusal)
+        return _Above(self.is_run, refusal, is_ended, is_filtered=name == "Filter")
+
+    def actual(self, plan: Any) -> Actual:
+        """Return what an operator did that has run."""
+        is_source = not plan.children().size()
+        is_whole = not (self.is_ended or (self.is_filtered and is_source))
+        return Actual(rows_of(plan), is_whole, seconds_of(plan), self.pipeline_seconds)
 
 
 def _refusal(plan: Any, name: str, above: PushDown | None) -> PushDown | None:
@@ -350,16 +343,18 @@ def _join(plan: Any, name: str) -> PhysicalJoin | None:
     build_side = None
     if strategy in _WITH_BUILD_SIDE:
         build_side = "left" if "Left" in plan.buildSide().toString() else "right"
-    return PhysicalJoin(strategy, plan.joinType().toString().lower(), build_side)
+    on: list[str] = []
+    if strategy in _WITH_KEYS:
+        pairs = zip(sequence(plan.leftKeys()), sequence(plan.rightKeys()), strict=True)
+        on = [_without_ids(f"{left.toString()} = {right.toString()}") for left, right in pairs]
+    return PhysicalJoin(strategy, plan.joinType().toString().lower(), build_side, tuple(on))
 
 
 def _join_text(plan: Any, name: str, join: PhysicalJoin) -> str:
     parts = [name, join.type]
-    if join.strategy in _WITH_KEYS:
-        pairs = zip(_sequence(plan.leftKeys()), _sequence(plan.rightKeys()), strict=True)
-        keys = (f"{left.toString()} = {right.toString()}" for left, right in pairs)
-        parts.append(f"on {', '.join(keys)}")
-    condition = _option(plan.condition())
+    if join.on:
+        parts.append(f"on {', '.join(join.on)}")
+    condition = option(plan.condition())
     if condition is not None:
         parts.append(f"where {condition.toString()}")
     return _without_ids(" ".join(parts))
@@ -377,19 +372,3 @@ def _table(leaf: Any) -> str:
     if leaf.getClass().getSimpleName() == "BatchScanExec":
         return str(leaf.table().name())
     return str(leaf.nodeName()).removeprefix("Scan ").strip()
-
-
-def _estimate(logical: Any) -> tuple[int | None, int | None]:
-    if logical is None:
-        return None, None
-    statistics = logical.stats()
-    rows = _option(statistics.rowCount())
-    return None if rows is None else int(str(rows)), int(str(statistics.sizeInBytes()))
-
-
-def _option(option: Any) -> Any:
-    return option.get() if option.isDefined() else None
-
-
-def _sequence(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.size())]

@@ -20,6 +20,7 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -133,6 +134,11 @@ public final class LanceRelation {
   /** What a query is made of once its names are resolved: see QueryFacts. */
   public List analyzedFacts(Dataset rows) {
     return QueryFacts.analyzed(rows.queryExecution().analyzed());
+  }
+
+  /** Runs a query, and returns how many rows it has. */
+  public long run(QueryExecution execution) {
+    return QueryRun.of(execution);
   }
 
   /** The name of the planner's explanation of a scan, null where it has none. */

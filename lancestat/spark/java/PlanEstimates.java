@@ -9,8 +9,10 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils$;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkStrategy;
+import scala.collection.Iterator;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
@@ -24,6 +26,8 @@ import scala.runtime.AbstractFunction1;
  */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
 final class PlanEstimates extends SparkStrategy {
+  // On operators that have an estimate of lancestat's: what it rests on, for people.
+  private static final TreeNodeTag EVIDENCE = new TreeNodeTag("lancestat.evidence");
   // Sessions that are made of each other share them.
   private static final Set KNOWN =
       Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap()));
@@ -44,6 +48,7 @@ final class PlanEstimates extends SparkStrategy {
       } catch (Throwable error) {
         Failure.survived("a query is planned with Spark's own estimates", error);
         plan.invalidateStatsCache();
+        forget(plan);
       }
     }
     return (Seq) Nil$.MODULE$;
@@ -59,9 +64,20 @@ final class PlanEstimates extends SparkStrategy {
     for (int i = 0; i < question.operators.size(); i++) {
       LogicalPlan operator = (LogicalPlan) question.operators.get(i);
       JsonNode estimate = (JsonNode) reply.get("operators").get(i);
+      if (operator != null) {
+        operator.unsetTagValue(EVIDENCE);
+      }
       if (operator != null && estimate.hasNonNull("rows")) {
         set(operator, estimate);
       }
+    }
+  }
+
+  private static void forget(LogicalPlan plan) {
+    plan.unsetTagValue(EVIDENCE);
+    Iterator children = plan.children().iterator();
+    while (children.hasNext()) {
+      forget((LogicalPlan) children.next());
     }
   }
 
@@ -81,6 +97,7 @@ final class PlanEstimates extends SparkStrategy {
             own.attributeStats(),
             false);
     operator.statsCache_$eq(scala.Option.apply(made));
+    operator.setTagValue(EVIDENCE, estimate.get("evidence").asText());
   }
 
   private static BigInt rows(double rows) {

@@ -1,0 +1,167 @@
+"""Runs queries, and reads what Spark measures of the operators of plans that ran."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat.query.sql.explanation import Execution
+from lancestat.spark.compiler import relation_classes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROWS = "numOutputRows"
+# What `PlanEstimates.java` leaves on the operators that it estimates.
+_EVIDENCE_TAG = "lancestat.evidence"
+_ESTIMATE_TAG = "lancestat.estimate"
+# Operators that return the rows that they read, and of which Spark counts none.
+_KEEPING_ROWS = ("Exchange", "Project", "Sort", "Window")
+# Operators of a plan that is ready to run, which change nothing for people.
+_WRAPPERS = ("AQEShuffleRead", "ColumnarToRow", "InputAdapter", "WholeStageCodegen")
+_PIPELINE = "WholeStageCodegen"
+_STAGE = "QueryStage"
+_OWN_TIMES = (
+    "aggTime",
+    "broadcastTime",
+    "buildTime",
+    "collectTime",
+    "fetchWaitTime",
+    "scanTime",
+    "shuffleWriteTime",
+    "sortTime",
+)
+
+
+class LogicalEstimates:
+    """The estimates of logical operators, which Spark keeps in them, and what these rest on.
+
+    Adaptive execution estimates what is left of a plan again, once it has counted rows. What it
+    keeps of the plan has the estimates from before the query ran, if `remember` saw that.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm = cast(Any, spark._jvm)
+        tag = jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag
+        self._evidence, self._estimate = tag(_EVIDENCE_TAG), tag(_ESTIMATE_TAG)
+        self._own_link = jvm.org.apache.spark.sql.execution.SparkPlan.LOGICAL_PLAN_TAG()
+        self._list = jvm.java.util.ArrayList
+
+    def of(self, logical: Any) -> tuple[int | None, int | None, str | None]:
+        """Return rows, bytes, and the evidence of the rows, None where nothing is known."""
+        if logical is None:
+            return None, None, None
+        kept = option(logical.getTagValue(self._estimate))
+        statistics, evidence = kept if kept is not None else self._now(logical)
+        rows = option(statistics.rowCount())
+        known = None if rows is None else int(str(rows))
+        return known, int(str(statistics.sizeInBytes())), evidence
+
+    def is_own(self, plan: Any) -> bool:
+        """Whether Spark planned the logical operator of a physical one as that, and others below.
+
+        Both halves of an aggregation are of one logical operator, whose rows the upper one returns.
+        """
+        return bool(plan.getTagValue(self._own_link).isDefined())
+
+    def remember(self, plan: Any) -> None:
+        """Keep the estimates of all operators of a physical plan, as it is before it runs."""
+        if plan.nodeName() == "AdaptiveSparkPlan":
+            plan = plan.inputPlan()
+        logical = option(plan.logicalLink())
+        if logical is not None:
+            self._remember(logical)
+        for child in (*sequence(plan.children()), *sequence(plan.subqueries())):
+            self.remember(child)
+
+    def _now(self, logical: Any) -> tuple[Any, str | None]:
+        return logical.stats(), option(logical.getTagValue(self._evidence))
+
+    def _remember(self, logical: Any) -> None:
+        if logical.getTagValue(self._estimate).isDefined():
+            return
+        kept = self._list()
+        for value in self._now(logical):
+            kept.add(value)
+        logical.setTagValue(self._estimate, kept)
+        for child in sequence(logical.children()):
+            self._remember(child)
+
+
+def run(spark: SparkSession, logical: Any) -> tuple[Any, Execution]:
+    """Run a logical plan, parsed or analyzed, to its last row, and return what Spark executed.
+
+    Its rows are counted, and given to nobody.
+    """
+    relations = relation_classes(spark)
+    session = spark._jsparkSession
+    modes = cast(Any, spark._jvm).org.apache.spark.sql.execution.CommandExecutionMode
+    begin = time.perf_counter()
+    execution = session.sessionState().executePlan(logical, modes.ALL())
+    plan = execution.executedPlan()
+    planned = time.perf_counter()
+    LogicalEstimates(spark).remember(plan)
+    start = time.perf_counter()
+    rows = relations.run(execution)
+    seconds = time.perf_counter() - start
+    return execution, Execution(int(rows), planned - begin, seconds)
+
+
+def inner(plan: Any) -> Any | None:
+    """Return the operator in one that only Spark's execution needs, None in any other."""
+    name = plan.nodeName()
+    if name == "AdaptiveSparkPlan":
+        return plan.executedPlan()
+    if name.endswith(_STAGE):
+        return plan.plan()
+    return sequence(plan.children())[0] if name.startswith(_WRAPPERS) else None
+
+
+def is_pipeline(plan: Any) -> bool:
+    """Whether an operator compiles those below it into one pipeline."""
+    return str(plan.nodeName()).startswith(_PIPELINE)
+
+
+def rows_of(plan: Any) -> int | None:
+    """Return the rows that an operator has returned, None where Spark counts none."""
+    metric = option(plan.metrics().get(_ROWS))
+    if metric is not None:
+        return int(metric.value())
+    name, within = plan.nodeName(), inner(plan)
+    if within is None and name == "ReusedExchange":
+        within = plan.child()
+    if within is not None:
+        return rows_of(within)
+    children = sequence(plan.children())
+    if name in _KEEPING_ROWS:
+        return rows_of(children[0])
+    if name == "Union":
+        counted = [rows_of(child) for child in children]
+        known = [rows for rows in counted if rows is not None]
+        return sum(known) if len(known) == len(counted) else None
+    return None
+
+
+def seconds_of(plan: Any, names: tuple[str, ...] = _OWN_TIMES) -> float | None:
+    """Return the time that Spark measured of an operator, over all tasks; None without any."""
+    metrics = plan.metrics()
+    found = [metric for name in names if (metric := option(metrics.get(name))) is not None]
+    if not found:
+        return None
+    units = {"nsTiming": 1e-9, "timing": 1e-3}
+    return sum(max(0, metric.value()) * units[metric.metricType()] for metric in found)
+
+
+def pipeline_seconds_of(plan: Any) -> float | None:
+    """Return the time of the pipeline that an operator makes of those below it."""
+    return seconds_of(plan, ("pipelineTime",))
+
+
+def option(option: Any) -> Any:
+    """Return the value of a Scala option, or None."""
+    return option.get() if option.isDefined() else None
+
+
+def sequence(sequence: Any) -> list[Any]:
+    """Return what a Scala sequence holds."""
+    return [sequence.apply(index) for index in range(sequence.size())]
