@@ -66,22 +66,19 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option(
     "--explain",
-    "look",
-    flag_value="--explain",
+    is_flag=True,
     help="Show the query plan, its estimates and the statistics behind them, without running "
     "the query.",
 )
 @click.option(
     "--analyze",
-    "look",
-    flag_value="--analyze",
+    is_flag=True,
     help="Run the query, and show the plan that ran: the true rows, time and q-error of its "
     "operators beside the estimates.",
 )
 @click.option(
     "--compare",
-    "look",
-    flag_value="--compare",
+    is_flag=True,
     help="Run the query with and without statistics, several times each, and show what changes in "
     "its plan and in time.",
 )
@@ -90,7 +87,9 @@ def sql(
     query: str | None,
     path: Path | None,
     limit: str | int | None,
-    look: str | None,
+    explain: bool,
+    analyze: bool,
+    compare: bool,
 ) -> ExitCode | None:
     """Run a query with the tables' statistics. Declared tables are available by name.
 
@@ -106,8 +105,9 @@ def sql(
     from lancestat.query.sql.statement import parse, parse_analyze
     from lancestat.spark.session import remote_of
 
+    look = _look(explain=explain, analyze=analyze, compare=compare)
     if look:
-        invocation.require(ExplanationView, look)
+        invocation.require(ComparisonView if compare else ExplanationView, look)
     text = _query(query, path)
     project = invocation.project()
     project.discover()
@@ -118,11 +118,11 @@ def sql(
         return None
     # The parser of Spark Connect is on the server.
     is_remote = remote_of(target) is not None
-    analyze = parse_analyze(text, is_strict=is_remote)
-    if analyze and is_remote and (run := _analysis(invocation, project, analyze, look)):
+    statement = parse_analyze(text, is_strict=is_remote)
+    if statement and is_remote and (run := _analysis(invocation, project, statement, look)):
         return run_nodes(invocation, run)
     with query_session(target) as spark:
-        if analyze and (run := _analysis(invocation, project, analyze, look, spark)):
+        if statement and (run := _analysis(invocation, project, statement, look, spark)):
             return run_nodes(invocation, run)
         plan = parse(spark, text)
         query_context = _attach(project, spark, text)
@@ -133,6 +133,14 @@ def sql(
                 result = run_query(spark, text, query_context, limit=most, local_time=local_time)
                 _print(invocation, result)
     return None
+
+
+def _look(**wanted: bool) -> str | None:
+    """Return the option that shows a query's plan in place of its rows, None without one."""
+    given = [f"--{name}" for name, is_given in wanted.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"Give one of {' and '.join(given)}.")
+    return given[0] if given else None
 
 
 def _looked_at(

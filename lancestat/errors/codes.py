@@ -294,7 +294,8 @@ class InvalidQuery(UsageError, code="LS420"):
 class UnsupportedStatement(UsageError, code="LS421"):
     """`lancestat sql` got a statement that writes or defines something.
 
-    Or ANALYZE TABLE is used with NOSCAN, PARTITION or `--explain`, which it does not support.
+    Or ANALYZE TABLE is used with NOSCAN, PARTITION or an option that shows a plan, such as
+    `--explain`, which it does not support.
     """
 
 

@@ -150,7 +150,7 @@ def explain(frame: DataFrame, *, analyze: bool = False) -> QueryExplanation:
         LancestatError: Spark cannot plan it, or it fails.
     """
     from lancestat.query.read.relation import planning_service
-    from lancestat.query.sql.explanation import explain_frame
+    from lancestat.query.sql.explain import explain_frame
 
     if not hasattr(frame, "sparkSession"):
         raise InvalidArgument(f"explain takes a DataFrame, not {type(frame).__name__}")

@@ -29,18 +29,24 @@ class OperatorTable(NamedTuple):
 
 def operator_table(explanation: PlanExplanation) -> OperatorTable:
     """Return the cells beside operators: estimates, and what they did where the query was run."""
-    operators = explanation.operators
     if explanation.execution is None:
-        head = ("rows", "bytes", "rests on")
-        cells = [(_rows(op.rows), _size(op), op.evidence or "") for op in operators]
-        return OperatorTable(head, cells, frozenset({0, 1}))
-    worst = explanation.worst
-    ran = [
-        (_rows(op.rows), _true_rows(op), _error(op, at == worst), _time(op), op.evidence or "")
-        for at, op in enumerate(operators)
-    ]
-    head = ("rows", "true rows", "q-error", "time", "rests on")
-    return OperatorTable(head, ran, frozenset({0, 1, 2, 3}))
+        head: tuple[str, ...] = ("rows", "bytes", "rests on")
+        cells = [_planned_cells(operator) for operator in explanation.operators]
+    else:
+        head = ("rows", "true rows", "q-error", "time", "rests on")
+        worst = explanation.worst
+        cells = [_run_cells(op, at == worst) for at, op in enumerate(explanation.operators)]
+    return OperatorTable(head, cells, frozenset(range(len(head) - 1)))
+
+
+def _planned_cells(operator: Operator) -> tuple[str, ...]:
+    return _rows(operator.rows), _size(operator), operator.evidence or ""
+
+
+def _run_cells(operator: Operator, is_worst: bool) -> tuple[str, ...]:
+    evidence = operator.evidence or ""
+    error = _error(operator, is_worst)
+    return _rows(operator.rows), _true_rows(operator), error, _time(operator), evidence
 
 
 def _rows(rows: int | None) -> str:
@@ -90,7 +96,7 @@ def execution_notes(explanation: PlanExplanation) -> Iterator[str]:
     yield f"{rows} in {duration(done.seconds)}, planned in {duration(done.planning_seconds)}"
     if explanation.worst is not None:
         operator = explanation.operators[explanation.worst]
-        yield f"{_WORST} the worst estimate: {error_words(operator)}, by {operator.evidence}"
+        yield f"{_WORST} the worst estimate: {error_words(operator)} ({operator.evidence})"
 
 
 def explanation_notes(explanation: PlanExplanation) -> Iterator[str]:
@@ -209,19 +215,19 @@ def _bins(column: ColumnEstimate) -> str:
 
 def side_cells(name: str, side: Side) -> tuple[str, ...]:
     """Return the cells of one side of a comparison: its times, and its worst estimate."""
-    plan = side.plan
-    error = "" if plan.worst is None else error_words(plan.operators[plan.worst])
-    times = (duration(side.seconds), duration(side.planning_seconds))
-    return (name, *times, error or "none is wrong")
+    plan, seconds = side.plan, side.all_seconds
+    span = f"{duration(seconds[0])} to {duration(seconds[-1])}"
+    times = (duration(side.seconds), span, duration(side.planning_seconds))
+    if plan.worst is not None:
+        return (name, *times, error_words(plan.operators[plan.worst]))
+    is_known = any(operator.q_error is not None for operator in plan.operators)
+    return (name, *times, "none is wrong" if is_known else "")
 
 
 def comparison_notes(comparison: Comparison) -> Iterator[str]:
     """Yield sentences about how a query was compared, and what came of it."""
     turns = count(len(comparison.with_statistics.turns), "turn")
-    yield (
-        f"Medians of {turns} of each, one after the other; one more of each before them is not "
-        "counted."
-    )
+    yield f"Medians of {turns} each, run alternately after one each that is not counted."
     ratio = comparison.time_ratio
     yield f"With statistics the query takes {ratio:.2f} of the time that it takes without."
     if not comparison.changes:

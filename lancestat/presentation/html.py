@@ -304,8 +304,8 @@ def _explanation(view: views.ExplanationView, page: views.Page) -> Markup:
         if scan.explanation is not None:
             parts.append(html.table(scan_facts(scan, scan.explanation, verbose=True)))
             if scan.explanation.columns:
-                head, cells, right = estimates(scan.explanation.columns)
-                parts.append(html.table(cells, head=head, right=right))
+                titles, columns, numbers = estimates(scan.explanation.columns)
+                parts.append(html.table(columns, head=titles, right=numbers))
         elif scan.note is not None:
             parts.append(html.paragraph(scan.note))
     return html.output(*parts)

@@ -537,12 +537,12 @@ def _operators(explanation: PlanExplanation, page: views.Page) -> list[str]:
     for operator, beside in zip(explanation.operators, cells, strict=True):
         # Redacted before it is shortened, which could leave a part of a secret.
         text = "  " * operator.depth + visible(page.redacted(operator_text(operator)))
-        evidence = _shortened(page.redacted(beside[-1]), widths[-1])
-        rows.append([*beside[:-1], evidence, _shortened(text, room)])
+        evidence = _cut_to(page.redacted(beside[-1]), widths[-1])
+        rows.append([*beside[:-1], evidence, _cut_to(text, room)])
     return table(rows, head=[*head, "operator"], right=right)
 
 
-def _shortened(text: str, width: int) -> str:
+def _cut_to(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
@@ -554,8 +554,8 @@ def _comparison(view: views.ComparisonView, page: views.Page) -> list[str]:
         "without statistics": comparison.without_statistics,
         "with statistics": comparison.with_statistics,
     }
-    head = ["", "time", "planning", "worst estimate"]
-    lines = table([side_cells(*side) for side in sides.items()], head=head, right={1, 2})
+    head = ["", "time", "of all turns", "planning", "worst estimate"]
+    lines = table([side_cells(*side) for side in sides.items()], head=head, right={1, 3})
     for note in comparison_notes(comparison):
         lines += ["", note]
     if comparison.changes:

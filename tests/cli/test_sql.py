@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,7 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from lancestat.presentation.results import json_value, query_view
-from lancestat.presentation.views import ExplanationView, Page, QueryView, load_format
+from lancestat.presentation.views import (
+    ComparisonView,
+    ExplanationView,
+    Page,
+    QueryView,
+    load_format,
+)
 from lancestat.query.estimates import (
     ColumnEstimate,
     Explanation,
@@ -22,7 +29,15 @@ from lancestat.query.estimates import (
     PushDown,
     PushDownReason,
 )
-from lancestat.query.sql.explanation import Operator, PhysicalJoin, PlanExplanation, ScanLine
+from lancestat.query.sql.comparison import Comparison, Difference, PlanChange, Side
+from lancestat.query.sql.explanation import (
+    Actual,
+    Execution,
+    Operator,
+    PhysicalJoin,
+    PlanExplanation,
+    ScanLine,
+)
 from lancestat.query.sql.query import QueryResult, ResultColumn, ResultValue, Shape
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.wire import GuardReason
@@ -254,12 +269,15 @@ EXPLAINED = PlanExplanation(
             1,
             2001,
             44_000,
-            PhysicalJoin("broadcast_hash", "inner", "right"),
+            PhysicalJoin("broadcast_hash", "inner", "right", ("a = b",)),
+            evidence="Spark's",
         ),
-        Operator("Filter " + "x" * 200, 2, 2001, 44_000),
-        Operator("Scan orders", 3, 2500, 70_000, scan=1),
+        Operator(
+            "Filter " + "x" * 200, 2, 2001, 44_000, evidence="histogram, sample of 4,096 rows"
+        ),
+        Operator("Scan orders", 3, 2500, 70_000, scan=1, evidence="count"),
         Operator("Subquery", 2),
-        Operator("Scan part", 3, 100, 800, scan=2),
+        Operator("Scan part", 3, 100, 800, scan=2, evidence="count"),
         Operator("Scan parquet", 3, None, 9_000, scan=3),
         Operator("Scan orders", 3, 3, 72, scan=4),
         Operator("Scan lancestat", 3, None, 9_000, scan=5),
@@ -298,6 +316,128 @@ def test_a_plan_without_lance_tables_says_so() -> None:
     assert "No scan is lancestat's" in text
 
 
+ORDERS = ScanLine("orders", 2500, 70_000, replace(TOLD, fragment_ids=None, aggregates=None))
+PART = ScanLine("part", 100, 800)
+JOIN = "inner on a = b"
+RAN = PlanExplanation(
+    operators=(
+        Operator(
+            "HashAggregate(keys=[a], functions=[sum(b)])",
+            *(0, 100, 800),
+            evidence="distinct count",
+            actual=Actual(90, seconds=0.02, pipeline_seconds=0.5),
+        ),
+        Operator(
+            f"BroadcastHashJoin {JOIN}",
+            *(1, 2000, 44_000),
+            PhysicalJoin("broadcast_hash", "inner", "right", ("a = b",)),
+            evidence="joint count of 2 columns and product of distinct counts",
+            actual=Actual(20_000),
+        ),
+        Operator("Filter (a > 1)", 2, 2000, 44_000, evidence="count", actual=Actual(2000)),
+        Operator(
+            *("Scan orders", 3, 2500, 70_000),
+            scan=1,
+            evidence="count",
+            actual=Actual(2000, is_whole=False, pipeline_seconds=1.25),
+        ),
+        Operator("BroadcastExchange", 2, actual=Actual(0, seconds=0.004)),
+        Operator("Scan part", 3, 100, 800, scan=2, evidence="Spark's", actual=Actual(0)),
+    ),
+    scans=(ORDERS, PART),
+    is_cost_based=True,
+    execution=Execution(90, 0.081, 2.1),
+)
+SORTED = PlanExplanation(
+    operators=(
+        Operator(
+            f"SortMergeJoin {JOIN}", 0, join=PhysicalJoin("sort_merge", "inner", None, ("b = a",))
+        ),
+        Operator("Sort [b ASC]", 1, actual=Actual(100)),
+        Operator("Exchange hashpartitioning(b, 200)", 2, actual=Actual(100)),
+        Operator("Scan part", 3, 100, 800, scan=1, evidence="Spark's", actual=Actual(100)),
+        Operator("Sort [a ASC]", 1, actual=Actual(2000)),
+        Operator("Exchange hashpartitioning(a, 200)", 2, actual=Actual(2000)),
+        Operator("Scan orders", 3, scan=2, actual=Actual(2000)),
+    ),
+    scans=(PART, replace(ORDERS, explanation=replace(TOLD, fragment_ids=range(4)))),
+    is_cost_based=False,
+    execution=Execution(90, 0.02, 3.0),
+)
+
+
+def turns(plan: PlanExplanation, *seconds: float) -> Side:
+    assert plan.execution is not None
+    return Side([replace(plan, execution=replace(plan.execution, seconds=s)) for s in seconds])
+
+
+COMPARED = Comparison(turns(SORTED, 3.0, 9.0, 2.0), turns(RAN, 0.4, 0.5, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("name", "view"),
+    [("sql_analyze", ExplanationView(RAN)), ("sql_compare", ComparisonView(COMPARED))],
+)
+def test_a_query_that_ran(name: str, view: object, golden: Golden) -> None:
+    for form, end in (("text", "txt"), ("json", "json")):
+        shown = printed(form, lambda form=form: load_format(form).print(view, Page()))  # type: ignore[misc]
+        golden(f"cli/{name}.{end}", shown)
+    verbose = printed("text", lambda: load_format("text").print(view, Page(verbose=True)))
+    assert "joint count of 2 columns and product of distinct counts" in verbose
+
+
+@pytest.mark.parametrize(
+    ("rows", "actual", "error"),
+    [
+        (100, Actual(50), 2.0),
+        (50, Actual(100), 2.0),
+        (0, Actual(0), 1.0),
+        (0, Actual(7), 7.0),
+        (7, Actual(0), 7.0),
+        (None, Actual(7), None),
+        (7, Actual(None), None),
+        (7, Actual(1, is_whole=False), None),
+        (7, None, None),
+    ],
+)
+def test_a_q_error_is_a_factor_of_rows(
+    rows: int | None, actual: Actual | None, error: float | None
+) -> None:
+    assert Operator("Filter", 0, rows, actual=actual).q_error == error
+
+
+def test_the_worst_estimate_is_where_an_error_begins() -> None:
+    assert RAN.worst == 5
+    below = RAN.operators[:3]
+    assert replace(RAN, operators=below).worst == 1
+    # A projection has the error of its input.
+    same = [replace(operator, depth=operator.depth + 1) for operator in below[1:]]
+    assert replace(RAN, operators=(below[1], *same)).worst == 1
+    assert EXPLAINED.worst is None
+    assert replace(RAN, operators=(below[2],)).worst is None
+
+
+def test_a_comparison_names_what_changed_whichever_side_a_key_is_on() -> None:
+    assert COMPARED.changes == (
+        PlanChange(Difference.ORDER, None, "part, orders", "orders, part"),
+        PlanChange(Difference.JOIN, "a = b", "sort merge", "broadcast hash, broadcasts part"),
+        PlanChange(Difference.EXCHANGES, None, "2", "1"),
+    )
+    assert Comparison(turns(RAN, 1.0), turns(RAN, 2.0)).changes == ()
+    pruned = replace(ORDERS, explanation=replace(TOLD, aggregates=ANSWERED.aggregates))
+    fewer = replace(RAN, scans=(pruned, PART))
+    assert Comparison(turns(RAN, 1.0), turns(fewer, 1.0)).changes == (
+        PlanChange(Difference.FRAGMENTS, "orders", "4 of 4 read", "1 of 4 read"),
+        PlanChange(Difference.AGGREGATES, "orders", "left to Spark", "answered without reading"),
+    )
+
+
+def test_times_are_medians_of_whole_turns() -> None:
+    assert COMPARED.without_statistics.seconds == pytest.approx(3.02)
+    assert COMPARED.with_statistics.planning_seconds == pytest.approx(0.081)
+    assert COMPARED.time_ratio == pytest.approx(0.481 / 3.02)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -306,6 +446,8 @@ def test_a_plan_without_lance_tables_says_so() -> None:
         (("select 1", "--limit", "-1"), "'-1' is neither a number of rows nor 'all'."),
         (("select 1", "--limit", "²"), "'²' is neither a number of rows nor 'all'."),
         (("select 1", "--explain", "--output", "csv"), "--explain prints text or json, not csv."),
+        (("select 1", "--compare", "--output", "csv"), "--compare prints text or json, not csv."),
+        (("select 1", "--explain", "--analyze"), "Give one of --explain and --analyze."),
         (("--file", "missing.sql"), "cannot read missing.sql"),
     ],
 )

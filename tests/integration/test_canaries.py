@@ -53,6 +53,7 @@ def test_a_run_and_its_queries_hide_values_of_the_environment(tmp_path: Path) ->
         ("--verbose", "sql", "select * from gone"),
         ("--verbose", "sql", "select nothing from orders"),
         ("--verbose", "sql", "--explain", "select count(*) from orders where id > 1"),
+        ("--verbose", "sql", "--analyze", "select count(*) from orders where id > 1"),
         ("--verbose", "sql", "select node, message from lancestat.runs"),
         ("--verbose", "retry", "--output", "json"),
         ("--verbose", "debug"),

@@ -509,6 +509,7 @@ def test_what_needs_the_jvm_is_refused_in_one_sentence(
         lambda: project.attach(remote),
         lambda: lancestat.read_table(remote, orders),
         lambda: lancestat.explain(remote.range(1)),
+        lambda: lancestat.explain(remote.range(1), analyze=True),
         project.spark,
     )
     for call in refused:

@@ -188,7 +188,7 @@ def test_other_statements_are_passed_to_spark(sql: Sql, spark: SparkSession) -> 
         spark.sql("drop table sql_made")
 
 
-@pytest.mark.parametrize("option", [[], ["--explain"]], ids=["run", "explain"])
+@pytest.mark.parametrize("option", [[], ["--explain"], ["--analyze"]])
 @pytest.mark.parametrize(
     "statement",
     [
@@ -407,7 +407,9 @@ def test_explain_reports_when_the_optimizer_ignores_statistics(sql: Sql, shop: P
     assert explanation["cost_based"] is False
 
 
-@pytest.mark.parametrize("args", [("--explain",), ("--output", "csv")])
+@pytest.mark.parametrize(
+    "args", [("--explain",), ("--analyze",), ("--compare",), ("--output", "csv")]
+)
 def test_analyze_has_no_plan_and_no_rows(args: tuple[str, ...], sql: Sql) -> None:
     result = sql("ANALYZE TABLE orders COMPUTE STATISTICS", *args)
     assert result.exit_code == 2

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 import lancestat
 from lancestat.errors import ConnectorMissing, DataSourcesMissing, SparkNotStarted
@@ -106,6 +106,26 @@ def test_columns_filters_and_limits_reach_the_scan(spark: SparkSession, table: s
     assert filtered.collect() == [(VALUES["s"],)]
     plan = executed(rows.select("s").limit(1))
     assert "PushedLimit: 1" in plan
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_a_query_is_run_to_be_explained(spark: SparkSession, table: str, adaptive: str) -> None:
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        rows = lancestat.read_table(spark, table)
+        counted = rows.where("i is not null").groupBy("i").count()
+        joined = counted.hint("broadcast").join(
+            spark.range(10), counted["i"] == functions.col("id")
+        )
+        plan = lancestat.explain(joined, analyze=True).plan
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert plan.execution is not None
+    assert plan.execution.rows == 1
+    true = {o.text.partition(" ")[0]: o.actual.rows for o in plan.operators if o.actual}
+    assert (true["BroadcastHashJoin"], true["BroadcastExchange"], true["Range"]) == (1, 1, 10)
+    assert all(operator.actual is not None for operator in plan.operators)
+    assert {scan.table for scan in plan.scans} == {table}
 
 
 def test_an_arrow_table_becomes_a_frame(spark: SparkSession, utc: None) -> None:

@@ -21,7 +21,13 @@ from lancestat.presentation.display import QueryExplanation
 from lancestat.presentation.html import FORMAT as HTML
 from lancestat.presentation.views import Page, RunView
 from lancestat.query.estimates import Explanation
-from lancestat.query.sql.explanation import Operator, PlanExplanation, ScanLine
+from lancestat.query.sql.explanation import (
+    Actual,
+    Execution,
+    Operator,
+    PlanExplanation,
+    ScanLine,
+)
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
 from lancestat.runs.actions import Plan
 from lancestat.runs.result import (
@@ -68,6 +74,17 @@ EXPLAINED = PlanExplanation(
         ScanLine("other", None, None, note="of another format"),
     ),
     is_cost_based=False,
+)
+
+
+ANALYZED = replace(
+    EXPLAINED,
+    operators=(
+        Operator("HashAggregate(functions=[count(1)])", 0, 1, 8, actual=Actual(1, seconds=0.25)),
+        Operator("Filter (a < 3)", 1, 20, 160, evidence="sample", actual=Actual(70)),
+        Operator("Scan orders", 2, 500, 4000, scan=1, evidence="count", actual=Actual(70, False)),
+    ),
+    execution=Execution(1, 0.05, 1.5),
 )
 
 
@@ -123,6 +140,7 @@ VALUES = {
     "show": SHOWN,
     "diff": diff(changed()),
     "explain": QueryExplanation(EXPLAINED, EMPTY_REDACTOR),
+    "analyze": QueryExplanation(ANALYZED, EMPTY_REDACTOR),
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.formats import StringEnum, count
 from lancestat.query.sql.explain import analyzed
-from lancestat.query.sql.explanation import Operator, PlanExplanation
+from lancestat.query.sql.explanation import Execution, Operator, PlanExplanation
 from lancestat.query.sql.statement import (
     NO_CONTEXT,
     QueryContext,
@@ -71,7 +71,12 @@ class Side:
     @property
     def seconds(self) -> float:
         """The median time of a turn, from the parsed query to the last row."""
-        return median(done.planning_seconds + done.seconds for done in self._executions())
+        return median(self.all_seconds)
+
+    @property
+    def all_seconds(self) -> list[float]:
+        """The times of all turns, the least first."""
+        return sorted(done.planning_seconds + done.seconds for done in self._executions())
 
     @property
     def planning_seconds(self) -> float:
@@ -87,8 +92,8 @@ class Side:
             "explanation": self.plan.to_json(),
         }
 
-    def _executions(self) -> Iterator[Any]:
-        return (turn.execution for turn in self.turns)
+    def _executions(self) -> list[Execution]:
+        return [turn.execution for turn in self.turns if turn.execution is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +129,20 @@ def compare_query(
 ) -> Comparison:
     """Run a parsed query in turns without statistics and as the session has them.
 
+    The side that comes first in one turn is the second in the next: Spark gets faster as it runs.
+
     Raises:
         LancestatError: Spark refuses the query (see `explain_failure`).
     """
-    without, with_statistics = [], []
+    turns: dict[bool, list[PlanExplanation]] = {True: [], False: []}
     try:
-        for _ in range(1 + TURNS):
-            with _settings(spark, WITHOUT_STATISTICS):
-                without.append(analyzed(spark, plan))
-            with_statistics.append(analyzed(spark, plan))
+        for turn in range(1 + TURNS):
+            for has_statistics in (turn % 2 == 1, turn % 2 == 0):
+                with _settings(spark, {} if has_statistics else WITHOUT_STATISTICS):
+                    turns[has_statistics].append(analyzed(spark, plan))
     except Exception as error:
         raise explain_failure(error, text, query_context) from None
-    return Comparison(Side(without[1:]), Side(with_statistics[1:]))
+    return Comparison(Side(turns[False][1:]), Side(turns[True][1:]))
 
 
 @contextmanager

@@ -149,7 +149,7 @@ def seconds_of(plan: Any, names: tuple[str, ...] = _OWN_TIMES) -> float | None:
     if not found:
         return None
     units = {"nsTiming": 1e-9, "timing": 1e-3}
-    return sum(max(0, metric.value()) * units[metric.metricType()] for metric in found)
+    return sum(max(0, int(metric.value())) * units[metric.metricType()] for metric in found)
 
 
 def pipeline_seconds_of(plan: Any) -> float | None:

@@ -55,7 +55,7 @@ _WITH_KEYS = ("broadcast_hash", "shuffled_hash", "sort_merge")
 _PHYSICAL = "org.apache.spark.sql.execution."
 _COMMAND = "Execute "
 _SCANS = ("BatchScan", "Scan ", "FileScan")
-_EXPRESSION_IDS = re.compile(r"#\d+L?")
+_IDS = re.compile(r",? \[(?:plan_)?id=#?\d+\]|#\d+L?")
 _FIELDS_SHOWN = 12
 _NEAREST_BY = "LancestatNearestBy"
 _FORMAT = "lancestat"
@@ -365,7 +365,7 @@ def _text(plan: Any) -> str:
 
 
 def _without_ids(text: str) -> str:
-    return _EXPRESSION_IDS.sub("", text).strip()
+    return _IDS.sub("", text).strip()
 
 
 def _table(leaf: Any) -> str:
