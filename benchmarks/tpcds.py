@@ -30,7 +30,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from joins import SIDES, declare, session
 from measure import spark_parser, timed
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 FRAGMENTS = {"store_sales": 8, "catalog_sales": 8, "web_sales": 4, "inventory": 4}
 # The generator does not end at smaller scales.
 TINY_SCALE, TINY_QUERIES = 0.01, (3, 7)
+# What a query is called.
+Name = TypeVar("Name", int, str)
 NAMED = re.compile(r'"([^"]+)"')
 
 
@@ -111,9 +113,12 @@ def load(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def take_all_turns(
-    sides: Mapping[str, SparkSession], queries: Mapping[int, str], runs: int, limit: float
-) -> Iterator[tuple[int, Mapping[str, float], bool]]:
-    """Median seconds of each query by side, infinite past the limit; whether rows are equal."""
+    sides: Mapping[str, SparkSession], queries: Mapping[Name, str], runs: int, limit: float
+) -> Iterator[tuple[Name, Mapping[str, float], bool]]:
+    """Median seconds of each query by side, infinite past the limit; whether rows are equal.
+
+    Without counted runs the first turn counts.
+    """
     for number, query in queries.items():
         seconds: dict[str, list[float]] = {side: [] for side in sides}
         answers: set[tuple[str, ...]] = set()
@@ -126,7 +131,7 @@ def take_all_turns(
                 if rows is not None:
                     answers.add(tuple(sorted(map(comparable, rows))))
         medians = {
-            side: math.inf if math.inf in times else statistics.median(times[1:])
+            side: math.inf if math.inf in times else statistics.median(times[1:] or times)
             for side, times in seconds.items()
         }
         yield number, medians, len(answers) <= 1
@@ -159,14 +164,14 @@ def comparable(row: Row) -> str:
     return repr([f"{value:.9g}" if isinstance(value, float) else value for value in row])
 
 
-def show(sides: list[str], measured: Iterator[tuple[int, Mapping[str, float], bool]]) -> bool:
+def show(sides: list[str], measured: Iterator[tuple[Name, Mapping[str, float], bool]]) -> bool:
     """Print seconds as they come, then totals and ratios; return whether all rows were equal."""
-    print(f"{'query':<8}", " ".join(f"{side:>12}" for side in sides), flush=True)
+    print(f"{'query':<15}", " ".join(f"{side:>12}" for side in sides), flush=True)
     taken: list[Mapping[str, float]] = []
     same = True
     for number, times, equal in measured:
         cells = " ".join(f"{times[side]:12.2f}" for side in sides)
-        print(f"{number:<8}", cells, "" if equal else "!", flush=True)
+        print(f"{number:<15}", cells, "" if equal else "!", flush=True)
         taken.append(times)
         same = same and equal
     for other in sides[1:]:

@@ -1,0 +1,117 @@
+"""The SQL by which the benchmark of estimates counts rows has the rows of Spark's operators."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TABLES = {
+    "sales": {
+        "item": [1, 1, 2, 3, 3, 3, None, 5],
+        "shop": ["a", "b", "a", None, "it's", "b", "a", "b"],
+        "amount": [1.5, 2.0, 2.0, None, 7.25, 0.0, 3.0, 9.0],
+        "day": [datetime.date(2024, 1, 1 + n % 3) for n in range(8)],
+    },
+    "items": {"id": [1, 2, 3, 4], "name": ["apple", "pear", "plum", "fig"], "size": [1, 2, 2, 4]},
+    "returns": {"item_id": [1, 3, 3], "shop_id": ["a", "b", "c"], "back": [1.0, 2.0, 3.0]},
+}
+# Kinds of operators that each query's plan has, at least.
+QUERIES = {
+    "select * from sales where amount > 1 and shop in ('a', 'it''s')": {"filter"},
+    "select * from sales where not (shop = 'a' or item is null) and day >= date '2024-01-02'": {
+        "filter"
+    },
+    "select * from items where name like 'p%' and size % 2 = 0": {"filter"},
+    "select case when size > 2 then 'big' else 'small' end, count(*) from items group by 1": {
+        "aggregate"
+    },
+    "select * from sales join items on item = id join returns on item_id = id and shop = shop_id": {
+        "join"
+    },
+    "select * from sales left join returns on item = item_id and shop = shop_id"
+    " where item_id is null": {"filter", "join"},
+    "select * from returns full join items on id = item_id and size > 1": {"join"},
+    "select * from items where exists (select 1 from sales where item = id and amount > size)": {
+        "join"
+    },
+    "select * from items where not exists (select 1 from returns where item_id = id)": {"join"},
+    "select * from items where id not in (select item_id from returns)": {"join"},
+    "select * from items where size = 4 or exists (select 1 from returns where item_id = id)": {
+        "filter",
+        "join",
+    },
+    "select item, shop, sum(amount) from sales group by rollup (item, shop)": {"aggregate"},
+    "select shop, count(distinct item) as n from sales group by shop having n > 1": {
+        "filter",
+        "aggregate",
+    },
+    "select item from sales union all select item_id from returns where back > 1": {"filter"},
+    "select distinct item from sales intersect select id from items": {"aggregate", "join"},
+    "select * from sales where amount > (select avg(back) from returns)": {"filter"},
+    "select a.shop from sales a join sales b on a.item = b.item and a.shop <> b.shop": {"join"},
+    "select year(day), upper(shop), max(amount) from sales group by 1, 2": {"aggregate"},
+}
+
+
+@pytest.fixture
+def tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[frozenset[str], str]:
+    """The tables as views; their names by their columns."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    for name, columns in TABLES.items():
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+        spark.read.parquet(str(tmp_path / f"{name}.parquet")).createOrReplaceTempView(name)
+    return {frozenset(columns): name for name, columns in TABLES.items()}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_rows_of_every_operator_are_those_of_its_sql(
+    query: str, spark: SparkSession, tables: dict[frozenset[str], str], tmp_path: Path
+) -> None:
+    sides, truths = sys_modules()
+    plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
+    nodes = list(sides.preorder(plan))
+    operators = sides.operators(json.loads(plan.toJSON()), tables)
+    dataset = spark._jvm.org.apache.spark.sql.classic.Dataset
+    counted = {}
+    with truths.load(tmp_path, list(TABLES)) as database:
+        for operator in operators:
+            assert operator.sql is not None, operator.reason
+            [(rows,)] = database.execute(f"select count(*) from ({operator.sql})").fetchall()
+            own = dataset.ofRows(spark._jsparkSession, nodes[operator.place]).count()
+            assert rows == own, operator
+            counted[operator.kind] = rows
+    assert QUERIES[query] <= counted.keys()
+
+
+def test_what_has_no_sql_says_why(spark: SparkSession, tables: dict[frozenset[str], str]) -> None:
+    sides, _ = sys_modules()
+    query = "select * from (select *, rank() over (order by amount) as n from sales) where n < 3"
+    plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
+    [*_, top] = sorted(
+        sides.operators(json.loads(plan.toJSON()), tables), key=lambda each: -each.place
+    )
+    assert (top.kind, top.sql) == ("filter", None)
+    assert top.reason.startswith("Window")
+
+
+def sys_modules() -> tuple[Any, Any]:
+    """The benchmark's modules, which are found once `tables` has set the path."""
+    from importlib import import_module
+
+    assert str(BENCHMARKS) in sys.path
+    return import_module("accuracy.sides"), import_module("accuracy.truths")
