@@ -55,7 +55,8 @@ def estimate(
     the remaining fragments. Where the bounds of a filtered column are not known in all of these,
     the figures stay those of the whole table, since the filter would otherwise count twice. The
     selectivity of filters that Spark does not estimate is sampled, unless the statistics are
-    refused.
+    refused. Histograms are for sessions without estimates of whole plans: Spark takes minutes to
+    join them with each other.
 
     Args:
         table: The table at its version.
@@ -75,7 +76,9 @@ def estimate(
         ids = None if remaining is None else remaining.fragment_ids
         share = table.sampler.share(filters, ids)
     rows = whole if share is None else min(whole, max(1, round(whole * share)))
-    estimates = column_estimates(table, columns, verdict, remaining, whole)
+    estimates = column_estimates(
+        table, columns, verdict, remaining, whole, histograms=not settings.estimates
+    )
     for name in estimates.keys() & _compared_with_nan(filters):
         # With bounds, Spark's estimation would fail to divide by it.
         estimates[name] = replace(estimates[name], minimum=None, maximum=None, distinct=None)
@@ -117,6 +120,8 @@ def column_estimates(
     verdict: Verdict,
     remaining: RemainingFragments | None,
     rows: int,
+    *,
+    histograms: bool = False,
 ) -> dict[str, ColumnEstimate]:
     """Return the estimates of columns in all rows, or in the `rows` of the remaining fragments."""
     if not verdict.use or verdict.statistics is None:
@@ -127,7 +132,8 @@ def column_estimates(
         if name in verdict.statistics.columns
     }
     known = table.fragments if remaining is None else remaining
-    asks_for_partials = remaining is not None or table.histogram
+    has_histograms = histograms and table.histogram
+    asks_for_partials = remaining is not None or has_histograms
     if asks_for_partials:
         table.fragments.load(published)
     estimates = {}
@@ -137,7 +143,7 @@ def column_estimates(
         if remaining is not None:
             column = _narrowed(column, partial, remaining.range(name), type, rows, table)
         estimated = _capped(column, type, rows)
-        if table.histogram and partial is not None:
+        if has_histograms and partial is not None:
             estimated = _with_histogram(estimated, partial, type)
         estimates[name] = estimated
     return estimates

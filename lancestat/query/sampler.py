@@ -39,8 +39,11 @@ BLOCKS = 64
 SAMPLE_ROWS = 16_384
 # Of one table, in other fragments.
 SAMPLES_KEPT = 16
-# A table, or the fragments that are left of it, with fewer rows is read whole.
+# The text of so few rows is not worth a sample of it.
 LEAST_ROWS = 20_000
+# A table, or the fragments that are left of it, with fewer rows is read whole: as one of days, of
+# which a query wants a year, that a sample in blocks mostly misses.
+WHOLE_ROWS = 100_000
 
 _log = logging.getLogger("lancestat.read")
 
@@ -137,7 +140,7 @@ class Sampler:
     def _of_all(self) -> TableSample | None:
         if not self.rows:
             return None
-        if self.rows < LEAST_ROWS:
+        if self.rows < WHOLE_ROWS:
             return TableSample(
                 self.rows, lambda names: self.open().to_table(columns=names), is_whole=True
             )
@@ -155,7 +158,7 @@ def _of_fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> TableSampl
     total = sum(rows)
     if not total:
         return None
-    if total < LEAST_ROWS:
+    if total < WHOLE_ROWS:
         return TableSample(
             total,
             lambda names: dataset.scanner(columns=names, fragments=fragments).to_table(),

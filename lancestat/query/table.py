@@ -33,6 +33,7 @@ SPARK_PREFIX = "spark.lance."
 CBO = "spark.sql.cbo.enabled"
 # Lancestat's own, unlike those above, which the connector has too.
 PUSHDOWN = "aggregate.pushdown.enabled"
+ESTIMATES = "estimates.enabled"
 OWN_SPARK_PREFIX = "spark.lancestat."
 
 _log = logging.getLogger("lancestat.read")
@@ -44,13 +45,14 @@ class ReadSettings:
 
     `enabled` switches column statistics; `allow_stale` accepts any staleness or none, None leaves
     that to the policy; `samples` enables samples where Spark cannot estimate; `pushdown` enables
-    aggregates from exact statistics.
+    aggregates from exact statistics; `estimates` enables those of whole plans.
     """
 
     enabled: bool = True
     allow_stale: bool | None = None
     samples: bool = False
     pushdown: bool = True
+    estimates: bool = False
 
     @classmethod
     def of(cls, conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSettings:
@@ -60,11 +62,13 @@ class ReadSettings:
         `options` have keys in lower case.
         """
         enabled = _flag(conf, options, ENABLED)
+        samples = enabled is not False and conf.get(CBO) == "true"
         return cls(
             enabled is not False,
             _flag(conf, options, ALLOW_STALE),
-            enabled is not False and conf.get(CBO) == "true",
+            samples,
             _flag(conf, options, PUSHDOWN, OWN_SPARK_PREFIX) is not False,
+            samples and _flag(conf, {}, ESTIMATES, OWN_SPARK_PREFIX) is not False,
         )
 
 

@@ -502,11 +502,9 @@ def test_explain_shows_the_basis_of_estimates(sql: Sql, shop: Path) -> None:
     [join] = [line for line in explanation["plan"] if line["join"]]
     assert join["join"]["strategy"] == "broadcast_hash"
     assert join["text"].startswith("BroadcastHashJoin inner on customer = key")
-    assert (
-        90
-        <= next(line for line in explanation["plan"] if line["text"].startswith("Filter"))["rows"]
-        <= 110
-    )
+    # All but five ids, and a third of the customers that a subquery is compared with, for a guess.
+    filters = [line for line in explanation["plan"] if line["text"].startswith("Filter")]
+    assert filters[0]["rows"] == 32
 
 
 def test_explain_runs_nothing(sql: Sql) -> None:

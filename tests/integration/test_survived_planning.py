@@ -169,6 +169,7 @@ def test_the_explanation_says_that_a_scan_could_not_be_planned(
     session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning_service, "estimate", failing)
+    monkeypatch.setattr("lancestat.query.plans.answers.column_estimates", failing)
     frame = related(session, world).where("o_total < 5")
     [scan] = explain_frame(frame).scans
     assert scan.note is not None

@@ -315,6 +315,7 @@ ENABLED = "spark.lance.cbo.column.stats.enabled"
 STALE = "spark.lance.cbo.column.stats.allow.stale"
 CBO = "spark.sql.cbo.enabled"
 PUSHDOWN = "spark.lancestat.aggregate.pushdown.enabled"
+ESTIMATES = "spark.lancestat.estimates.enabled"
 
 
 @pytest.mark.parametrize(
@@ -326,7 +327,10 @@ PUSHDOWN = "spark.lancestat.aggregate.pushdown.enabled"
         ({ENABLED: "true"}, {"cbo.column.stats.enabled": "false"}, ReadSettings(True, None)),
         ({ENABLED: " FALSE "}, {"cbo.column.stats.enabled": "true"}, ReadSettings(False, None)),
         ({STALE: "true"}, {}, ReadSettings(True, True)),
-        ({CBO: "true"}, {}, ReadSettings(True, None, samples=True)),
+        ({CBO: "true"}, {}, ReadSettings(True, None, samples=True, estimates=True)),
+        ({CBO: "true", ESTIMATES: "false"}, {}, ReadSettings(samples=True)),
+        ({CBO: "true", ESTIMATES: "on"}, {}, ReadSettings(samples=True)),
+        ({ESTIMATES: "true"}, {}, ReadSettings()),
         ({CBO: "true", ENABLED: "false"}, {}, ReadSettings(False, None)),
         ({CBO: "false"}, {}, ReadSettings(True, None)),
         ({STALE: "false"}, {"cbo.column.stats.allow.stale": "true"}, ReadSettings(True, False)),

@@ -77,6 +77,8 @@ class PlanAnswers:
         rows = table.snapshot.rows if left is None else left.rows
         names: Mapping[str, str] = operator.details["names"]
         estimates = column_estimates(table, list(names.values()), verdict, left, rows)
+        if table.histogram:
+            table.fragments.load(estimates)
         columns = {
             id: _column(table, index, name, column, rows)
             for id, name in names.items()

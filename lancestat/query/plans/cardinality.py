@@ -20,7 +20,7 @@ from lancestat.query.plans.facts import (
     tuples,
 )
 from lancestat.query.plans.joins import joined
-from lancestat.query.plans.operators import Operator, OutputColumn
+from lancestat.query.plans.operators import Condition, Operator, OutputColumn
 from lancestat.query.plans.sampled import Mask
 from lancestat.tables.statistics.column_type import column_type
 
@@ -118,11 +118,15 @@ def _filter(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -
     passing, scan = _mask(counted["passing"], counted["rows"]), operator.inputs[0]
     rows = below.samples.get(scan)
     is_whole = rows is not None and rows.is_whole
-    sample = Passing(int(passing.sum()), counted["rows"], is_whole)
-    made = restrict(below, operator.conditions, sample)
-    if rows is None:
-        return made
-    return replace(made, samples={**below.samples, scan: rows.where(passing, made.rows)})
+    sample = Passing.of(passing, is_whole=is_whole)
+    others = set(counted.get("unsampled", ()))
+    split: tuple[list[Condition], list[Condition]] = ([], [])
+    for index, condition in enumerate(operator.conditions):
+        split[index in others].append(condition)
+    made = restrict(below, split[0], sample)
+    if rows is not None:
+        made = replace(made, samples={**below.samples, scan: rows.where(passing, made.rows)})
+    return restrict(made, split[1], None) if others else made
 
 
 def _mask(passing: str, rows: int) -> Mask:

@@ -12,6 +12,7 @@ import numpy as np
 from lancestat.lake.snapshot import Field
 from lancestat.query.plans.facts import UNKNOWN_SHARE, ColumnFacts, Facts
 from lancestat.query.plans.operators import Condition
+from lancestat.query.plans.sampled import Mask, SampledRows
 from lancestat.query.predicates.filter import (
     And,
     Comparison,
@@ -28,12 +29,11 @@ from lancestat.query.predicates.filter import (
     read_filters,
 )
 from lancestat.query.pruning import literal_bound
+from lancestat.query.sampler import BLOCKS
 from lancestat.tables.statistics.sketches import QuantileSketch
 
-# So many matches of a sample make its share a better estimate than any model.
+# So many independent matches of a sample make its share a better estimate than any model.
 _ENOUGH = 20
-# Rows of a sample come in blocks, in which neighbours are alike: each counts as so many.
-_CLUSTER = 2.0
 _TEXT_SHARE = 0.1
 _HISTOGRAM_DOUBT = 1.2
 _UNIFORM_DOUBT = 3.0
@@ -50,19 +50,44 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """Rows of a sample that pass, and all its rows, which `is_whole` if the table has no others."""
+    """Rows of a sample that pass, and all its rows, which `is_whole` if the table has no others.
+
+    `alike` is how many rows of the sample tell as much as one that is drawn alone: rows come in
+    blocks, in which neighbours are alike (the design effect).
+    """
 
     passing: int
     rows: int
     is_whole: bool = False
+    alike: float = 2.0
+
+    @classmethod
+    def of(cls, passing: Mask, *, is_whole: bool = False) -> Passing:
+        """Return what the rows that pass tell, of a sample in `BLOCKS` blocks.
+
+        Source: W. G. Cochran, Sampling Techniques, 3rd edition (1977), section 9.5: the variance
+            between blocks, over that of rows which are drawn alone.
+        """
+        rows, hits = len(passing), int(passing.sum())
+        if is_whole or rows < 2 * BLOCKS or not 0 < hits < rows:
+            return cls(hits, rows, is_whole)
+        shares = np.array([part.mean() for part in np.array_split(passing, BLOCKS)])
+        alone = hits / rows * (1 - hits / rows) * BLOCKS / rows
+        return cls(hits, rows, alike=max(1.0, float(shares.var(ddof=1)) / alone))
+
+    @property
+    def matches(self) -> float:
+        """Rows that pass, as many as would tell the same if each was drawn alone."""
+        return self.passing / self.alike
 
     def interval(self) -> tuple[float, float]:
         """Return the shares between which the true one lies, with some 95 % confidence.
 
         Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
-        JASA 22 (1927), with a sample that is smaller by `_CLUSTER`.
+        JASA 22 (1927), with a sample that is smaller by `alike`.
         """
-        rows, hits, z = self.rows / _CLUSTER, self.passing / _CLUSTER, 1.96
+        rows, hits, z = max(1.0, self.rows / self.alike), self.passing / self.alike, 1.96
+        hits = min(hits, rows)
         middle = (hits + z * z / 2) / (rows + z * z)
         spread = z / (rows + z * z) * math.sqrt(hits * (rows - hits) / rows + z * z / 4)
         share = self.passing / self.rows
@@ -92,8 +117,13 @@ def _filters(facts: Facts, conditions: Sequence[Condition]) -> list[Filter | Non
 
 
 def _filter(condition: Condition, fields: Mapping[str, Field]) -> Filter | None:
-    if condition.filter is None:
-        return None
+    match condition.filter:
+        case None:
+            return None
+        case {"op": "isnull", "column": str(column)}:
+            return IsNull(column)
+        case {"op": "isnotnull", "column": str(column)}:
+            return Not(IsNull(column))
     [read] = read_filters([condition.filter], fields)
     return read
 
@@ -117,7 +147,8 @@ def _modelled(
             evidence.append("guess" if filter is None and not condition.compares else "model")
     for id, parts in by_column.items():
         column = facts.of(id)
-        share, left, how = _on_column(column, parts)
+        rows = facts.samples.get(column.origin[0]) if column.origin else None
+        share, left, how = _on_column(column, parts, rows if rows and rows.is_filtered else None)
         columns[id] = left
         shares.append(share)
         evidence.append(how)
@@ -146,7 +177,7 @@ def _with_sample(model: Share, sample: Passing, filters: Sequence[Filter | None]
     low, high = sample.interval()
     words = f"sample of {sample.rows:,} rows"
     is_simple = len(filters) == 1 and model.evidence in ("histogram", "count")
-    if sample.passing >= _ENOUGH and not is_simple:
+    if sample.matches >= _ENOUGH and not is_simple:
         return Share(counted, high, words)
     if "guess" in model.evidence:
         return Share(max(counted, 0.5 / sample.rows), high, words)
@@ -160,11 +191,21 @@ def _share_of(facts: Facts, condition: Condition, filter: Filter | None) -> floa
     """Return the share of rows that pass a condition on several columns, or an unknown one."""
     if filter is not None:
         return share(facts, filter)
-    if condition.compares:
-        return comparison_share(
-            condition.compares, facts.of(condition.left), facts.of(condition.right)
-        )
-    return UNKNOWN_SHARE
+    return condition_share(facts, condition)
+
+
+def condition_share(facts: Facts, condition: Condition) -> float:
+    """Return the share of rows, or of pairs of them, that pass a condition between columns."""
+    if not condition.compares:
+        return UNKNOWN_SHARE
+    left = facts.of(condition.left)
+    if not condition.right:
+        # With one value, which only the query finds out.
+        return (1 - left.nulls) * comparison_share(condition.compares, left, _ONE_VALUE)
+    return comparison_share(condition.compares, left, facts.of(condition.right))
+
+
+_ONE_VALUE = ColumnFacts(1.0)
 
 
 def comparison_share(operator: str, left: ColumnFacts, right: ColumnFacts) -> float:
@@ -198,10 +239,13 @@ def share(facts: Facts, filter: Filter) -> float:
     return UNKNOWN_SHARE
 
 
-def _on_column(column: ColumnFacts, parts: Sequence[Filter]) -> tuple[float, ColumnFacts, str]:
+def _on_column(
+    column: ColumnFacts, parts: Sequence[Filter], rows: SampledRows | None = None
+) -> tuple[float, ColumnFacts, str]:
     """Return the share of rows that pass conditions on one column, and the column in these rows.
 
-    Ranges are intersected first: both ends of one are two conditions to Spark.
+    Ranges are intersected first: both ends of one are two conditions to Spark. `rows` are those of
+    its table that other conditions leave.
     """
     low, high = -math.inf, math.inf
     points: list[Literal] | None = None
@@ -236,10 +280,18 @@ def _on_column(column: ColumnFacts, parts: Sequence[Filter]) -> tuple[float, Col
         return present * share, column.equals_one(float(max(1, len(points)))), "sizes of groups"
     if points is not None:
         share, how = _of_points(column, points, low, high)
+        numbers = [_number(point, column) for point in points]
+        if rows is not None and None not in numbers:
+            shares = [_sampled(column, rows, at, at) for at in numbers if at is not None]
+            if all(each is not None for each in shares):
+                share, how = min(1.0, sum(filter(None, shares))), "sample of rows that are left"
         return present * share, column.equals_one(float(max(1, len(points)))), how
     if math.isinf(low) and math.isinf(high):
         return present, replace(column, nulls=0.0), "count"
     share, how = _of_range(column, low, high)
+    counted = None if rows is None else _sampled(column, rows, low, high)
+    if counted is not None:
+        share, how = counted, "sample of rows that are left"
     left = replace(
         column,
         distinct=max(1.0, column.distinct * share),
@@ -248,6 +300,12 @@ def _on_column(column: ColumnFacts, parts: Sequence[Filter]) -> tuple[float, Col
         high=None if column.high is None else min(column.high, high),
     )
     return present * share, left, how
+
+
+def _sampled(column: ColumnFacts, rows: SampledRows, low: float, high: float) -> float | None:
+    if column.origin is None or column.type is None or column.type.is_variable_width:
+        return None
+    return rows.within(column.origin[1], column.type, low, high)
 
 
 def _both(points: list[Literal] | None, others: list[Literal]) -> list[Literal]:

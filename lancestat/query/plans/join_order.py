@@ -136,6 +136,7 @@ class _Search:
     def greedy(self) -> Tree | None:
         """Join the two whose result is smallest, again and again."""
         parts = {1 << index: planned for index, planned in enumerate(self._single)}
+        made_of: dict[tuple[int, int], Facts] = {}
         while len(parts) > 1:
             masks = list(parts)
             pairs = [
@@ -147,11 +148,12 @@ class _Search:
             if not pairs:
                 one, other = sorted(masks, key=lambda mask: parts[mask].facts.rows)[:2]
                 pairs = [(one, other)]
-            offers = [
-                (one, other, self._join(parts[one].facts, parts[other].facts, one, other))
-                for one, other in pairs
-            ]
-            one, other, made = min(offers, key=lambda offer: offer[2].rows)
+            for one, other in pairs:
+                if (one, other) not in made_of:
+                    left, right = parts[one].facts, parts[other].facts
+                    made_of[one, other] = self._join(left, right, one, other)
+            one, other = min(pairs, key=lambda pair: made_of[pair].rows)
+            made = made_of[one, other]
             parts[one | other] = _pair(parts.pop(one), parts.pop(other), made)
         [planned] = parts.values()
         return planned.tree

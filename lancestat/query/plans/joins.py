@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lancestat.query.plans.conditions import comparison_share, range_share
+from lancestat.query.plans.conditions import condition_share, range_share
 from lancestat.query.plans.facts import (
-    UNKNOWN_SHARE,
     ColumnFacts,
     Facts,
     JointDistinct,
     tuples,
 )
 from lancestat.query.plans.operators import Condition
+from lancestat.query.plans.sampled import SampledRows
 
 # Without statistics of a key, pairs may be so many times more than expected.
 _DOUBT = 2.0
@@ -44,11 +44,12 @@ def joined(
         return _semi(left, right, pairs, others, matches, share, type)
     if type in ("LEFT OUTER", "FULL OUTER"):
         partnered = _partnered(left, right, pairs, matching, joint)
-        matches = _with_unmatched(matches, left, partnered)
+        matches = _with_unmatched(matches, left, partnered, right)
     if type in ("RIGHT OUTER", "FULL OUTER"):
         swapped = [(b, a) for a, b in pairs]
         other = replace(matching, left=matching.right, right=matching.left)
-        matches = _with_unmatched(matches, right, _partnered(right, left, swapped, other, joint))
+        partnered = _partnered(right, left, swapped, other, joint)
+        matches = _with_unmatched(matches, right, partnered, left)
     return matches
 
 
@@ -133,6 +134,23 @@ def _within(facts: Facts, id: str, low: float, high: float) -> float:
     return range_share(column, low, high)
 
 
+def _met(facts: Facts, other: Facts, pairs: Sequence[tuple[str, str]]) -> Mapping[int, SampledRows]:
+    """Return the samples of a side, of rows with keys in the range of the other side's keys."""
+    samples = dict(facts.samples)
+    for id, partner in pairs:
+        column = facts.of(id)
+        low, high = _overlap(column, other.of(partner))
+        if column.origin is None or column.type is None or column.low is None:
+            continue
+        if column.high is None or (low <= column.low and high >= column.high):
+            continue
+        scan, name = column.origin
+        met = samples[scan].between(name, column.type, low, high) if scan in samples else None
+        if met is not None:
+            samples[scan] = met
+    return samples
+
+
 def _width(column: ColumnFacts, low: float, high: float) -> float:
     """Return the share of distinct values between two bounds, as if they were spread evenly."""
     if column.low is None or column.high is None or column.high <= column.low:
@@ -166,18 +184,12 @@ def _inner(
             unique |= right.unique
         columns |= _key_columns(left, right, pairs)
     for condition in others:
-        rows *= _share(both, condition)
+        rows *= condition_share(both, condition)
     if others:
         at_most = min(at_most, rows * _RESIDUAL_DOUBT * _DOUBT)
         evidence = f"{evidence}, conditions guessed"
-    samples = {**left.samples, **right.samples}
+    samples = {**_met(left, right, pairs), **_met(right, left, [(b, a) for a, b in pairs])}
     return Facts(max(rows, 0.0), max(at_most, rows), evidence, columns, unique, samples)
-
-
-def _share(facts: Facts, condition: Condition) -> float:
-    if not condition.compares:
-        return UNKNOWN_SHARE
-    return comparison_share(condition.compares, facts.of(condition.left), facts.of(condition.right))
 
 
 def _key_columns(
@@ -223,7 +235,7 @@ def _semi(
     if others and share:
         # A row with several partners is lost only if none of them passes.
         both = Facts(left.rows, left.at_most, "", {**left.columns, **right.columns})
-        passing = math.prod(_share(both, condition) for condition in others)
+        passing = math.prod(condition_share(both, condition) for condition in others)
         partners = max(1.0, matches.rows / passing / max(1.0, left.rows * share))
         share *= 1 - (1 - min(passing, 1.0)) ** partners
     evidence = matches.evidence
@@ -237,8 +249,21 @@ def _semi(
     return replace(made, columns={id: columns[id] for id in left.columns})
 
 
-def _with_unmatched(matches: Facts, side: Facts, partnered: float) -> Facts:
+def _with_unmatched(matches: Facts, side: Facts, partnered: float, other: Facts) -> Facts:
+    """Add the rows of a side without a partner, which have nulls for the other side's columns."""
     unmatched = side.rows * max(1 - partnered, 0.0)
     rows = max(matches.rows + unmatched, side.rows)
     at_most = max(matches.at_most + side.at_most * max(1 - partnered, 0.0), rows)
-    return replace(matches, rows=rows, at_most=at_most)
+    missing = min(1.0, unmatched / rows) if rows else 0.0
+    columns = {
+        id: replace(column, nulls=missing + column.nulls * (1 - missing))
+        for id, column in matches.columns.items()
+        if id in other.columns
+    }
+    kept = {
+        id: replace(column, nulls=max(column.nulls, matches.columns[id].nulls))
+        for id, column in side.columns.items()
+        if id in matches.columns
+    }
+    made = {**matches.columns, **kept, **columns}
+    return replace(matches, rows=rows, at_most=at_most, columns=made)

@@ -14,8 +14,9 @@ class Condition:
     """One part of a conjunction; columns have the numbers of Spark's attributes.
 
     `filter` is one for `read_filters` where columns are compared with literals. Where two columns
-    are compared, `compares` is the operator between `left` and `right`. Else it is only known which
-    columns it needs.
+    are compared, `compares` is the operator between `left` and `right`; without `right`, the other
+    side is one value that only the query finds out, as that of a subquery. Else it is only known
+    which columns it needs.
     """
 
     columns: tuple[str, ...]
@@ -27,7 +28,7 @@ class Condition:
     @property
     def is_equality(self) -> bool:
         """Whether it is an equality of two columns, such as the keys of a join."""
-        return self.compares in ("=", "<=>")
+        return self.compares in ("=", "<=>") and bool(self.right)
 
     @classmethod
     def of(cls, message: Json) -> Condition:

@@ -36,6 +36,9 @@ class SampledRows:
     rows: float
     is_whole: bool = False
     passing: Mask | None = field(default=None, repr=False)
+    _numbers: dict[str, npt.NDArray[np.float64]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def count(self) -> int:
@@ -77,15 +80,31 @@ class SampledRows:
 
         None where the sample tells too little.
         """
-        rows = self._passing([name])
-        if rows is None:
+        values = self._values(name, type)
+        if values is None:
             return None
-        values = _numbers(rows.column(name), type)
-        values = values[~np.isnan(values)]
+        if self.passing is not None:
+            values = values[self.passing]
         hits = int(((values >= low) & (values <= high)).sum())
-        if not len(values) or (hits < FEWEST and not self.is_whole):
+        present = len(values) - int(np.isnan(values).sum())
+        if not present or (hits < FEWEST and not self.is_whole):
             return None
-        return hits / len(values)
+        return hits / present
+
+    def between(self, name: str, type: ColumnType, low: float, high: float) -> SampledRows | None:
+        """Return the rows with values of a column between two bounds, None as `within`."""
+        share, values = self.within(name, type, low, high), self._values(name, type)
+        if share is None or values is None:
+            return None
+        return self.where((values >= low) & (values <= high), self.rows * share)
+
+    def _values(self, name: str, type: ColumnType) -> npt.NDArray[np.float64] | None:
+        if name not in self._numbers:
+            rows = self.columns([name])
+            if rows is None or rows.num_rows != self.size:
+                return None
+            self._numbers[name] = _numbers(rows.column(name), type)
+        return self._numbers[name]
 
     def _passing(self, names: Collection[str]) -> pa.Table | None:
         rows = self.columns(names)

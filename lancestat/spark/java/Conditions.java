@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression$;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
@@ -47,7 +48,7 @@ final class Conditions {
 
   /**
    * One condition: `columns` that it needs, and what it is: `filter` where it compares columns with
-   * literals, `compares` where it compares two columns.
+   * literals, `compares` where it compares two columns, or one with a value that is not yet known.
    */
   static ObjectNode json(Expression part) {
     ObjectNode node = LanceRelation.JSON.createObjectNode();
@@ -63,12 +64,22 @@ final class Conditions {
         node.put("left", PlanQuestion.id(left)).put("right", PlanQuestion.id(right));
         return node;
       }
+      // One value that is found out when the query runs, as that of a subquery.
+      boolean isRight = left != null && isOneValue((Expression) comparison.right());
+      if (isRight || (right != null && isOneValue((Expression) comparison.left()))) {
+        node.put("compares", isNegated ? "not " + comparison.symbol() : comparison.symbol());
+        return node.put("left", PlanQuestion.id(isRight ? left : right));
+      }
     }
     ObjectNode filter = Filters.translate(numbered(part), schema(part));
     if (filter != null) {
       node.set("filter", filter);
     }
     return node;
+  }
+
+  private static boolean isOneValue(Expression side) {
+    return side.references().isEmpty() && SubqueryExpression$.MODULE$.hasSubquery(side);
   }
 
   private static Attribute attribute(Expression side) {

@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
@@ -50,7 +51,7 @@ final class PlanQuestion {
   /** Whether a session has estimates of whole plans: not without Spark's cost-based optimizer. */
   static boolean isEnabled() {
     return SQLConf.get().cboEnabled()
-        && "true".equalsIgnoreCase(SQLConf.get().getConfString(ENABLED, "false"));
+        && "true".equalsIgnoreCase(SQLConf.get().getConfString(ENABLED, "true"));
   }
 
   /** Whether some operator reads a table of which something is known. */
@@ -164,7 +165,7 @@ final class PlanQuestion {
     return "scan";
   }
 
-  /** Counts the rows of a sample that pass, where a filter is over a table's rows. */
+  /** Says which rows of a sample pass, where a filter is over a table's rows. */
   private static void sample(ObjectNode node, Filter filter) {
     LogicalPlan below = (LogicalPlan) filter.child();
     if (!(below instanceof DataSourceV2ScanRelation)) {
@@ -172,13 +173,27 @@ final class PlanQuestion {
     }
     DataSourceV2ScanRelation relation = (DataSourceV2ScanRelation) below;
     Explained known = ConnectorRelation.explained(relation.scan());
-    if (known instanceof LanceScan) {
-      ScanSample sample = ((LanceScan) known).sample;
-      BitSet passing = sample.passing(filter.condition());
-      if (passing != null) {
-        ObjectNode counted = node.putObject("sample").put("rows", sample.size());
-        counted.put("passing", Arrays.copyOf(passing.toByteArray(), (sample.size() + 7) / 8));
+    if (!(known instanceof LanceScan)) {
+      return;
+    }
+    ScanSample sample = ((LanceScan) known).sample;
+    ObjectNode counted = LanceRelation.JSON.createObjectNode();
+    ArrayNode others = counted.putArray("unsampled");
+    List parts = Conditions.parts(filter.condition());
+    Expression condition = null;
+    for (int i = 0; i < parts.size(); i++) {
+      Expression part = (Expression) parts.get(i);
+      if (!ScanSample.evaluates(part)) {
+        others.add(i);
+      } else {
+        condition = condition == null ? part : new And(condition, part);
       }
+    }
+    BitSet passing = condition == null ? null : sample.passing(condition);
+    if (passing != null) {
+      counted.put("rows", sample.size());
+      counted.put("passing", Arrays.copyOf(passing.toByteArray(), (sample.size() + 7) / 8));
+      node.set("sample", counted);
     }
   }
 

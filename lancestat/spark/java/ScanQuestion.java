@@ -21,7 +21,8 @@ final class ScanQuestion {
         "spark.sql.cbo.enabled",
         "spark.lance.cbo.column.stats.enabled",
         "spark.lance.cbo.column.stats.allow.stale",
-        "spark.lancestat.aggregate.pushdown.enabled"
+        "spark.lancestat.aggregate.pushdown.enabled",
+        PlanQuestion.ENABLED
       };
   final LanceTable table;
   final Map options;

@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression$;
+import org.apache.spark.sql.catalyst.expressions.Unevaluable;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -38,6 +39,23 @@ final class ScanSample {
     this.scan = scan;
   }
 
+  /** Whether a condition can be evaluated here, without a query or a Python worker. */
+  static boolean evaluates(Expression condition) {
+    if (condition instanceof Attribute) {
+      return true;
+    }
+    if (condition instanceof Unevaluable || !condition.deterministic()) {
+      return false;
+    }
+    scala.collection.Iterator below = condition.children().iterator();
+    while (below.hasNext()) {
+      if (!evaluates((Expression) below.next())) {
+        return false;
+      }
+    }
+    return !SubqueryExpression$.MODULE$.hasSubquery(condition);
+  }
+
   /** Which rows pass a condition, a bit each; null where that cannot be said. */
   synchronized BitSet passing(Expression condition) {
     Expression key = (Expression) condition.canonicalized();
@@ -53,9 +71,6 @@ final class ScanSample {
   }
 
   private BitSet evaluated(Expression condition) {
-    if (!condition.deterministic() || SubqueryExpression$.MODULE$.hasSubquery(condition)) {
-      return null;
-    }
     try {
       Map places = new HashMap();
       List names = new ArrayList();
@@ -78,8 +93,7 @@ final class ScanSample {
       }
       return passing;
     } catch (Throwable error) {
-      // As a cast that fails in ANSI mode, whose error has a value of a row, or a function that runs
-      // in a Python worker.
+      // As a cast that fails in ANSI mode, whose error has a value of a row.
       Failure.requireSurvivable(error);
       LanceRelation.LOG.debug("no sample of " + scan.table.name + ": " + error.getClass());
       return null;

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.query.plans.conditions import Passing, restrict
-from lancestat.query.plans.facts import Facts
+from lancestat.query.plans.facts import ColumnFacts, Facts
 from lancestat.query.plans.operators import Condition
 from lancestat.tables.statistics.kernel import analyze
-from tests.query.plans.relations import Relation, frame, q_error
+from tests.query.plans.relations import Relation, frame, q_error, where
 
 RANDOM = np.random.default_rng(5)
 UNIFORM = Relation(
@@ -176,3 +176,54 @@ def test_an_empty_relation() -> None:
     made = restrict(empty.facts(), [compared("a", "=", 1)], None)
     assert made.rows == 0
     assert pa.int64() == empty.facts().columns["a"].field.type  # type: ignore[union-attr]
+
+
+def test_rows_in_blocks_that_are_alike_tell_less() -> None:
+    random = np.random.default_rng(3)
+    alone = random.random(16_384) < 0.1
+    assert Passing.of(alone).alike <= 2
+    # One year of a sample in 64 blocks, of which most are in another one.
+    blocks = np.repeat(random.random(64) < 0.1, 256)
+    together = Passing.of(blocks)
+    assert together.alike > 100
+    low, high = together.interval()
+    assert high - low > 0.1
+    assert Passing.of(blocks, is_whole=True).alike == 2.0
+
+
+def test_a_sample_in_blocks_does_not_overrule_a_count() -> None:
+    days = np.ones(64_000, np.int64)
+    relation = Relation(pl.DataFrame({"year": np.arange(64_000) // 320, "day": days}), 0)
+    conditions = [compared("year", "=", 100), compared("day", "=", 1)]
+    sampled = np.zeros(16_384, np.bool_)
+    sampled[8_000:8_200] = True
+    made = restrict(relation.facts(), conditions, Passing.of(sampled))
+    assert q_error(made.rows, 320) <= 1.5
+
+
+def test_a_value_that_a_subquery_finds_is_one_of_all() -> None:
+    one = Condition(("a",), compares="=", left="a")
+    assert q_error(restrict(UNIFORM.facts(), [one], None).rows, 20) <= 1.1
+    other = Condition(("a",), compares="not =", left="a")
+    assert q_error(restrict(UNIFORM.facts(), [other], None).rows, 20_000) <= 1.1
+    less = Condition(("a",), compares="<", left="a")
+    assert 0.2 <= restrict(UNIFORM.facts(), [less], None).rows / 20_000 <= 0.5
+
+
+def test_columns_that_are_computed_are_seldom_null() -> None:
+    facts = Facts(1_000, 1_000, "", {"x": ColumnFacts(500.0), "y": ColumnFacts(500.0, nulls=0.3)})
+    for name, true in (("x", 1_000), ("y", 700)):
+        present = Condition((name,), {"op": "isnotnull", "column": name})
+        assert restrict(facts, [present], None).rows == true
+        assert restrict(facts, [is_null(name)], None).rows == 1_000 - true
+
+
+@pytest.mark.parametrize("year", [101, 150])
+def test_conditions_above_a_join_are_about_the_rows_that_are_left(year: int) -> None:
+    relation = Relation(
+        pl.DataFrame({"day": np.arange(64_000), "year": np.arange(64_000) // 320}), 0
+    )
+    left = where(relation.sampled(), relation, pl.col("year").is_between(100, 102))
+    made = restrict(left, [compared("year", "=", year)], None)
+    assert made.rows == pytest.approx(320 if year == 101 else 0, abs=1)
+    assert made.evidence == "sample of rows that are left"

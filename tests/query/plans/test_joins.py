@@ -115,3 +115,25 @@ def test_columns_after_a_join_are_those_that_both_sides_may_have() -> None:
     assert made.columns["oc"].distinct == made.columns["c"].distinct == 100
     semi = joined(ORDERS.facts(), few.facts(), "LEFT SEMI", [equal("oc", "c")], no_groups)
     assert set(semi.columns) == {"o", "oc"}
+
+
+@pytest.mark.parametrize("type", ["LEFT OUTER", "FULL OUTER"])
+def test_rows_without_a_partner_have_nulls_for_it(type: str) -> None:
+    made = joined(
+        SALES.facts(),
+        RETURNS.facts(),
+        type,
+        [equal("ticket", "r_ticket"), equal("item", "r_item")],
+        Joint(SALES, RETURNS),
+    )
+    # A tenth of the sales has a return.
+    assert made.columns["r_item"].nulls == pytest.approx(0.9, abs=0.01)
+    assert made.columns["item"].nulls == pytest.approx(0, abs=0.01)
+    assert made.columns["item"].distinct == SALES.facts().of("item").distinct
+
+
+def test_a_condition_with_a_value_that_is_not_known_yet() -> None:
+    value = Condition(("oc",), compares="=", left="oc")
+    assert not value.is_equality
+    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c"), value], no_groups)
+    assert q_error(made.rows, len(ORDERS.rows) / 2_000) <= 1.1

@@ -53,6 +53,15 @@ def test_a_join_where_one_side_has_a_part_of_the_range(
         assert q_error(made.rows, true) <= limit
 
 
+def test_groups_after_a_join_are_of_the_range_that_meets() -> None:
+    made = joined(SALES.sampled(8_192), DAYS.sampled(), "INNER", [equal("sold", "day")], no_groups)
+    true = SALES.rows.join(DAYS.rows, left_on="sold", right_on="day")
+    for names in (["year"], ["year", "month"]):
+        # Of two centuries only five years are left.
+        count, _ = tuples(made, names, no_groups, rows=made.rows)
+        assert q_error(count, true.select(names).n_unique()) <= 1.1
+
+
 def test_keys_that_do_not_meet() -> None:
     early = Relation(DAYS.rows.filter(pl.col("day") < 100), 0)
     made = joined(SALES.sampled(), early.sampled(), "INNER", [equal("sold", "day")], no_groups)
