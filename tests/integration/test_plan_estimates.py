@@ -106,6 +106,7 @@ def test_rows_are_the_same_with_estimates_and_without(shop: SparkSession, is_ada
         "select count(*) n from lines where l_part in (select p_id from parts where p_brand < 3)",
         "select count(*) as n from orders o left join lines l on o.o_id = l.l_order and l_part < 9",
         "select o_day, count(*) as n from orders group by o_day having count(*) > 160",
+        "select count(*) n from orders where o_day < 9 or o_id in (select l_part from lines)",
     ]
     for query in queries:
         results = []
@@ -150,3 +151,10 @@ def test_a_plan_of_which_the_estimates_fail_is_spark_s(
     assert made.collect()
     shop.conf.set(SETTING, "false")
     assert estimates(made) == estimates(shop.sql(QUERY))
+
+
+def test_a_condition_with_a_subquery_or_another_one_is_estimated(shop: SparkSession) -> None:
+    either = "o_day < 9 or o_customer in (select c_id from customers where c_nation = 3)"
+    rows = shop.sql(f"select * from orders where {either}")
+    assert "ExistenceJoin" in str(rows._jdf.queryExecution().optimizedPlan().toString())
+    assert max(estimates(rows)["Join"]) == ORDERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from lancestat.query.plans.facts import (
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Condition, Operator, OutputColumn
 from lancestat.query.plans.sampled import Mask
-from lancestat.tables.statistics.column_type import column_type
+from lancestat.tables.statistics.column_type import Kind, column_type
 
 # What is known of the rows that a scan reads; None where its statistics are not used.
 ScanFacts = Callable[[int, Operator], Facts | None]
@@ -60,19 +60,32 @@ class Estimator:
         if not known or len(known) < len(inputs):
             return _sparks(operator)
         estimate = _KINDS.get(operator.kind, _other)
-        if any(id not in facts.columns for facts in [_both(known)] for id in _needed(operator)):
+        if not _is_known(operator, known):
             estimate = _other
         return estimate(self, operator, known)
 
 
-def _needed(operator: Operator) -> Iterator[str]:
-    """Yield the columns without whose distinct counts an operator cannot be estimated."""
-    if operator.kind == "join" or (operator.kind == "filter" and "sample" not in operator.details):
-        for condition in operator.conditions:
-            yield from condition.columns
-    elif operator.kind == "aggregate":
-        for key in map(OutputColumn.of_message, operator.details["keys"]):
-            yield from (key.of,) if key.of else key.sources
+def _is_known(operator: Operator, inputs: Sequence[Facts]) -> bool:
+    """Whether the columns without whose counts an operator cannot be estimated are known.
+
+    Of a join by several keys, one is enough: the others leave no more rows.
+    """
+    columns = _both(inputs).columns
+    match operator.kind:
+        case "join" if any(condition.is_equality for condition in operator.conditions):
+            return any(
+                condition.left in columns and condition.right in columns
+                for condition in operator.conditions
+                if condition.is_equality
+            )
+        case "join" | "filter" if "sample" not in operator.details:
+            return all(id in columns for each in operator.conditions for id in each.columns)
+        case "aggregate":
+            keys = map(OutputColumn.of_message, operator.details["keys"])
+            return all(
+                id in columns for key in keys for id in ((key.of,) if key.of else key.sources)
+            )
+    return True
 
 
 def _both(inputs: Sequence[Facts]) -> Facts:
@@ -100,10 +113,27 @@ def _other(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) ->
                 rows, at_most = rows * below.rows / own, at_most * below.at_most / own
     if rows is None or at_most is None:
         return None
+    rows = min(rows, _limit_of(operator, inputs))
     columns = _both(inputs).columns
     kept = {id: columns[id] for id in operator.output if id in columns}
     samples = {index: sample for facts in inputs for index, sample in facts.samples.items()}
     return Facts(rows, max(rows, at_most), evidence, kept, samples=samples)
+
+
+def _limit_of(operator: Operator, inputs: Sequence[Facts]) -> float:
+    """Return the most rows to expect where Spark knows no more of the columns than is known here.
+
+    It takes all pairs of rows for joined then.
+    """
+    if operator.kind in ("filter", "aggregate"):
+        return inputs[0].rows
+    pairs = [condition for condition in operator.conditions if condition.is_equality]
+    if operator.kind != "join" or not pairs:
+        return math.inf
+    columns = _both(inputs).columns
+    known = [columns[id].distinct for pair in pairs for id in pair.columns if id in columns]
+    product, larger = math.prod(i.rows for i in inputs), max(i.rows for i in inputs)
+    return product / max(known) if known else larger
 
 
 _KEEPING = frozenset(
@@ -176,7 +206,7 @@ def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]
     groups = max(1.0, min(groups, below.rows))
     # Groups of some rows are at most these rows; a product of counts is mostly too many.
     at_most = min(below.at_most, max(groups, groups * below.at_most / max(1.0, below.rows)))
-    made = Facts(groups, at_most, evidence or "distinct count")
+    made = Facts(groups, at_most, evidence or "distinct count", samples=below.samples)
     columns = list(operator.columns)
     grouped = frozenset(
         column.id for column in columns if column.key is not None and column.id is not None
@@ -220,16 +250,40 @@ def _join(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> 
 def _union(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
     columns = {}
     for index, id in enumerate(operator.output):
-        parts = [
-            facts.of(ids[index])
-            for facts, ids in zip(inputs, operator.details["columns"], strict=True)
-        ]
-        columns[id] = ColumnFacts(sum(part.distinct for part in parts))
+        ids = [given[index] for given in operator.details["columns"]]
+        if all(id in facts.columns for facts, id in zip(inputs, ids, strict=True)):
+            parts = [facts.of(id) for facts, id in zip(inputs, ids, strict=True)]
+            columns[id] = _united(parts, [facts.rows for facts in inputs])
     return Facts(
         sum(facts.rows for facts in inputs),
         sum(facts.at_most for facts in inputs),
         "sum of inputs",
         columns,
+    )
+
+
+def _united(parts: Sequence[ColumnFacts], rows: Sequence[float]) -> ColumnFacts:
+    """Return a column of all rows of some inputs, of which each may have the same values."""
+    distinct = sum(part.distinct for part in parts)
+    lows = [part.low for part in parts if part.low is not None]
+    highs = [part.high for part in parts if part.high is not None]
+    types = {part.type for part in parts}
+    if len(lows) < len(parts) or len(highs) < len(parts) or len(types) > 1:
+        return ColumnFacts(distinct)
+    [type] = types
+    if type is not None and type.kind in (Kind.INTEGER, Kind.DATE):
+        distinct = min(distinct, max(highs) - min(lows) + 1)
+    nulls = sum(part.nulls * n for part, n in zip(parts, rows, strict=True)) / max(1.0, sum(rows))
+    per_value = max(1.0, sum(rows) / max(1.0, distinct))
+    return replace(
+        parts[0],
+        distinct=distinct,
+        nulls=nulls,
+        low=min(lows),
+        high=max(highs),
+        quantiles=None,
+        origin=None,
+        rows_per_value=per_value,
     )
 
 

@@ -196,7 +196,7 @@ def _share_of(facts: Facts, condition: Condition, filter: Filter | None) -> floa
 
 def condition_share(facts: Facts, condition: Condition) -> float:
     """Return the share of rows, or of pairs of them, that pass a condition between columns."""
-    if not condition.compares:
+    if not condition.compares or any(id not in facts.columns for id in condition.columns):
         return UNKNOWN_SHARE
     left = facts.of(condition.left)
     if not condition.right:

@@ -37,7 +37,7 @@ def joined(
     pairs, others = _keys(left, right, conditions)
     matching = _matching(left, right, pairs, joint)
     matches = _inner(left, right, pairs, others, matching)
-    if type.startswith("EXISTENCE"):
+    if type == "EXISTENCE":
         return left
     if type.startswith(_SEMI):
         share = _partnered(left, right, pairs, matching, joint)
@@ -127,6 +127,9 @@ def _within(facts: Facts, id: str, low: float, high: float) -> float:
     if column.low is None or column.high is None or (low <= column.low and high >= column.high):
         return 1.0
     sample = facts.samples.get(column.origin[0]) if column.origin else None
+    if sample is not None and facts.rows < sample.rows / 2:
+        # Of the few that something else has left, queries want those that have partners.
+        return 1.0
     if sample is not None and column.origin is not None and column.type is not None:
         share = sample.within(column.origin[1], column.type, low, high)
         if share is not None:
@@ -236,7 +239,8 @@ def _semi(
         # A row with several partners is lost only if none of them passes.
         both = Facts(left.rows, left.at_most, "", {**left.columns, **right.columns})
         passing = math.prod(condition_share(both, condition) for condition in others)
-        partners = max(1.0, matches.rows / passing / max(1.0, left.rows * share))
+        partners = matches.rows / passing / max(1.0, left.rows * share) if passing else 1.0
+        partners = max(1.0, partners)
         share *= 1 - (1 - min(passing, 1.0)) ** partners
     evidence = matches.evidence
     if type.startswith("LEFT ANTI"):

@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
+import org.apache.spark.sql.catalyst.plans.ExistenceJoin;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -119,7 +120,9 @@ final class PlanQuestion {
     } else if (plan instanceof Join) {
       kind = "join";
       Join join = (Join) plan;
-      node.put("type", join.joinType().sql());
+      // That one has no SQL.
+      boolean isExistence = join.joinType() instanceof ExistenceJoin;
+      node.put("type", isExistence ? "EXISTENCE" : join.joinType().sql());
       if (join.condition().isDefined()) {
         node.set("conditions", Conditions.of((Expression) join.condition().get()));
       }

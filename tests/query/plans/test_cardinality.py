@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -130,3 +131,44 @@ def test_conditions_on_the_sizes_of_groups(compares: str, size: int, customers: 
 def test_a_count_of_few_rows_is_at_least_one() -> None:
     assert range_share(ColumnFacts(1.0, mean_count=1.0), 2, 9) == 0
     assert range_share(ColumnFacts(9.0, mean_count=5.0), 1, 10**9) == 1
+
+
+def test_a_union_has_the_range_of_its_inputs() -> None:
+    other = replace(CUSTOMERS.facts().of("c"), low=5_000.0, high=9_000.0)
+    facts = CUSTOMERS.facts()
+    late = replace(facts, columns={"c": other, "nation": facts.of("nation")})
+    both = [operator("scan"), operator("scan")]
+    union = operator("union", 0, 1, output=("a", "b"), columns=[["oc", "oc"], ["c", "nation"]])
+    operators = read_operators([*both, union])
+    made = Estimator(operators, lambda index, _: [ORDERS.facts(), late][index], no_groups).facts[2]
+    assert made is not None
+    assert (made.columns["a"].low, made.columns["a"].high) == (0, 9_000)
+    # As many values as lie between the bounds, of which there are fewer than in both together.
+    assert made.columns["b"].distinct == 1_000
+
+
+def test_a_join_by_two_keys_of_which_one_is_known() -> None:
+    join = operator(
+        "join",
+        *(0, 1),
+        rows=10**12,
+        type="INNER",
+        conditions=[equality("oc", "c"), equality("rank", "nation")],
+        output=("o", "oc"),
+    )
+    made = estimated(*SCANS, join, without="rank")[2]
+    alone = estimated(*SCANS, {**join, "conditions": [equality("oc", "c")]})[2]
+    assert made is not None and alone is not None
+    assert alone.rows / 4 <= made.rows <= alone.rows
+
+
+def test_spark_s_estimate_is_at_most_what_keys_allow() -> None:
+    all_pairs = operator(
+        "join", 0, 1, rows=10**7, type="INNER", conditions=[equality("x", "y")], output=("o",)
+    )
+    made = estimated(*SCANS, all_pairs)[2]
+    assert made is not None
+    assert (made.rows, made.at_most) == (20_000, 2 * 10**7)
+    group = operator("aggregate", 2, rows=10**7, keys=[{"of": "x"}], columns=[])
+    groups = estimated(*SCANS, all_pairs, group)[3]
+    assert groups is not None and groups.rows <= made.rows

@@ -137,3 +137,12 @@ def test_a_condition_with_a_value_that_is_not_known_yet() -> None:
     assert not value.is_equality
     made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c"), value], no_groups)
     assert q_error(made.rows, len(ORDERS.rows) / 2_000) <= 1.1
+
+
+def test_a_semi_join_whose_condition_never_holds() -> None:
+    left = Relation(frame(RANDOM, 1_000, a=50).with_columns(w=pl.lit(1)), 0)
+    right = Relation(left.rows.rename({"a": "b", "w": "v"}), 1)
+    differ = Condition(("w", "v"), compares="not =", left="w", right="v")
+    for type in ("LEFT SEMI", "LEFT ANTI"):
+        made = joined(left.facts(), right.facts(), type, [equal("a", "b"), differ], no_groups)
+        assert q_error(made.rows, 0 if type == "LEFT SEMI" else 1_000) <= 1.01
