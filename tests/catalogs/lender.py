@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow.fs
 
+from tests import http_server
 from tests.integration.object_store import HOST, ObjectStore
 
 ID = "lentkeyid"
@@ -101,25 +101,15 @@ def lending(store: ObjectStore, lease_seconds: float) -> Iterator[Lender]:
     )
     lender = Lender(store, lease_seconds, shell)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(http_server.Handler):
+        def do_GET(self) -> None:  # noqa: N802
             options = lender.lend() if self.path == "/lend" else dict(store.storage_options)
-            body = json.dumps(options).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, json.dumps(options).encode())
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer((HOST, 0), Handler) as server:
-        lender.address = f"http://{HOST}:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with http_server.serving(Handler, HOST) as lender.address:
         try:
             yield lender
         finally:
-            server.shutdown()
             for timer in lender.timers:
                 timer.cancel()
             shell.kill()

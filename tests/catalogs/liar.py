@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests import http_server
 
 # What a catalog says: a JSON value, or the bytes of a body that need be none.
 Answer = Mapping[str, Any] | list[Any] | bytes | None
@@ -36,35 +36,18 @@ def liar(lie: Lie) -> Iterator[tuple[str, list[Question]]]:
     """Serve what `lie` returns; yield the address, and the requests in the order that they come."""
     asked: list[Question] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(http_server.Handler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
-            self._answer()
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self._answer()
-
         def _answer(self) -> None:
+            self.body()
             question = Question(self.path)
             asked.append(question)
             answer = lie(question)
             body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, body, {"Content-Type": "application/json"})
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep the test's output clean."""
+        do_GET = do_POST = _answer  # noqa: N815
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with http_server.serving(Handler) as address:
+        yield address, asked

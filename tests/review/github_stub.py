@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests import http_server
 
 BOT = {"login": "github-actions[bot]", "type": "Bot"}
 
@@ -97,10 +97,10 @@ class GitHubStub:
 
 @contextmanager
 def serving(stub: GitHubStub) -> Iterator[GitHubStub]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(http_server.Handler):
         def _reply(self) -> None:
-            size = int(self.headers.get("Content-Length", 0))
-            payload = json.loads(self.rfile.read(size)) if size else None
+            body = self.body()
+            payload = json.loads(body) if body else None
             stub.seen.append(Seen(self.command, self.path, dict(self.headers), payload))
             scripted = stub.script.pop(0) if stub.script else None
             if scripted is None or scripted.is_done:
@@ -110,25 +110,9 @@ def serving(stub: GitHubStub) -> Iterator[GitHubStub]:
                 self.close_connection = True
                 return
             content = json.dumps(reply.payload).encode() if reply.raw is None else reply.raw
-            self.send_response(reply.status)
-            for name, value in reply.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(reply.status, content, reply.headers)
 
         do_GET = do_POST = do_PATCH = _reply  # noqa: N815
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    stub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with http_server.serving(Handler) as stub.url:
         yield stub
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

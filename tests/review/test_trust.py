@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import lance_namespace as ns
@@ -16,6 +14,7 @@ from lancestat.errors import StateError, UsageError
 from lancestat.lake import catalogs
 from lancestat.presentation.markdown import prose
 from lancestat.review.values import Diff
+from tests import http_server
 from tests.presentation.rendering import as_json, as_markdown, as_text
 from tests.review.conftest import NOW, write
 from tests.review.pairs import review
@@ -37,27 +36,16 @@ def recording(status: int, answer: Callable[[str], bytes]) -> Iterator[Store]:
     """Serve an answer to each path."""
     seen = Store()
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    class Handler(http_server.Handler):
+        def _record(self) -> None:
+            self.body()
             seen.requests.append(f"{self.path} {dict(self.headers)}")
-            body = answer(self.path)
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, answer(self.path), {"Content-Type": "application/json"})
 
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _record  # noqa: N815
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        seen.url = f"http://127.0.0.1:{server.server_port}"
+    with http_server.serving(Handler) as seen.url:
         yield seen
-        server.shutdown()
 
 
 @pytest.fixture
