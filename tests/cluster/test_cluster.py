@@ -35,8 +35,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+def running(disk: Path) -> Iterator[Standalone]:
+    with running_cluster(disk) as cluster:
         yield cluster
 
 

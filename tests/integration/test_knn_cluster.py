@@ -244,7 +244,7 @@ def test_a_cluster_without_shared_scratch_is_an_error(cluster: Cluster, tmp_path
     assert "'scratch'" in hint
 
 
-def test_a_worker_holds_only_blocks_of_the_right_side(tmp_path: Path) -> None:
+def test_a_worker_holds_only_blocks_of_the_right_side(disk: Path) -> None:
     """Of 1,200 MB of vectors; the libraries and blocks of a worker take half of that."""
     dimension, few, rights = 768, 1_000, 400_000
     some = np.random.default_rng(5).standard_normal((few, dimension), np.float32)
@@ -254,14 +254,14 @@ def test_a_worker_holds_only_blocks_of_the_right_side(tmp_path: Path) -> None:
             yield numbered(some + np.float32(start), start)
 
     schema = numbered(some, 0).schema
-    right, left, output = (str(tmp_path / f"{name}.lance") for name in ("r", "l", "near"))
+    right, left, output = (str(disk / f"{name}.lance") for name in ("r", "l", "near"))
     lance.write_dataset(batches(), right, schema=schema)
     asked = np.array([399_999, 0, 77_123])
     queries = some[asked % few] + (asked // few * few)[:, None].astype(np.float32)
     lance.write_dataset(pa.Table.from_batches([numbered(queries, 0)]), left)
 
-    with started(tmp_path, "local[1]") as driver:
-        join = driver.ask("exact", left, right, Path(output), tmp_path)
+    with started(disk, "local[1]") as driver:
+        join = driver.ask("exact", left, right, Path(output), disk)
         most = max(map(peak_bytes, workers_below(driver.driver.pid)))
 
     assert join.get("strategy") == "exact", join
