@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def clean(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = (item for item in items if Path(__file__).parent in item.path.parents)
-    for item in here:
+    here = f"{Path(__file__).parent}{os.sep}"
+    for item in (item for item in items if str(item.path).startswith(here)):
         if {"distributions", "clean"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("wheel")
