@@ -384,7 +384,7 @@ class Project:
 
             assessment, _ = assess_table(self._observer(), everything)
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
-            selected = replace(everything, columns=named)
+            selected = everything.of_columns(named)
         nodes = tuple(selected if node is declared else node for node in self.spec.nodes)
         # Its sources have been looked up.
         spec = replace(self.spec, nodes=nodes, sources=())

@@ -102,13 +102,27 @@ class TooComplex(SpecError, code="LS113"):
 
 
 class UnknownColumn(SpecError, code="LS114"):
-    """The `columns` of a table name a column that its dataset does not have."""
+    """The YAML names a column that the table's dataset does not have.
+
+    It stands in `columns`, `groups`, `keys`, `references` or `common_values`.
+    """
 
 
 class UnsupportedColumn(SpecError, code="LS115"):
     """A declared column cannot have statistics.
 
     Its type is not supported, or its name is empty or contains a dot.
+    """
+
+
+class UnselectedColumn(SpecError, code="LS116"):
+    """`groups`, `keys`, `references` or `common_values` name a column that `columns` leaves out."""
+
+
+class ReferenceMismatch(SpecError, code="LS117"):
+    """The two sides of a reference have different numbers of columns, or columns of other types.
+
+    Types of one family, such as two integers of different widths, are alike.
     """
 
 

@@ -31,12 +31,14 @@ from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
     ColumnSelection,
+    CommonValues,
     Freshness,
     KnnSide,
     Node,
     NodeKind,
     Policy,
     ProjectSpec,
+    Reference,
     StaleBounds,
     Target,
 )
@@ -414,7 +416,7 @@ def _stated(resource: Declared, prefix: str = "", path: str = "") -> Iterator[_S
         elif isinstance(key.shape, ByName):
             for name in sorted(value):
                 yield from _stated(value[name], f"{label}.{name}.", f"{names[0]}.{name}.")
-        elif isinstance(value, Policy | KnnSide | Freshness):
+        elif isinstance(value, Policy | KnnSide | Freshness | CommonValues):
             yield from _stated(value, f"{label}." if key.diff_label else prefix, f"{names[0]}.")
         else:
             entry = replace(_property(key, value), is_default=value is declared.default)
@@ -451,7 +453,9 @@ def _json(value: Any) -> Any:
         case ColumnSelection():
             return [_rule(rule) for rule in selection_rules(value)]
         case tuple():
-            return [list(item) if isinstance(item, tuple) else item for item in value]
+            return [_json(item) for item in value]
+        case Reference():
+            return {key.name: _json(getattr(value, key.name)) for key in key_fields(Reference)}
     return value
 
 

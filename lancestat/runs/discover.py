@@ -85,7 +85,7 @@ def _ask(
 
 
 def _names(spec: ProjectSpec, nodes: Iterable[Node]) -> tuple[TableName, ...]:
-    """Return the tables of catalogs that nodes name, or other nodes that they read."""
+    """Return the tables of catalogs that nodes name, or other nodes that they name."""
     names: dict[TableName, None] = {}
     pending, seen = list(nodes), set()
     while pending:
@@ -95,7 +95,8 @@ def _names(spec: ProjectSpec, nodes: Iterable[Node]) -> tuple[TableName, ...]:
         seen.add(node.name)
         uris = (*node.input_uris, node.dataset_uri)
         names |= dict.fromkeys(name for name in map(table_name_of, uris) if name is not None)
-        pending += (other for ref in node.refs if (other := spec.node(ref)) is not None)
+        named = (spec.node(ref) for _, ref in node.named_refs())
+        pending += (other for other in named if other is not None)
     return tuple(names)
 
 

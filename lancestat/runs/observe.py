@@ -21,7 +21,7 @@ from lancestat.runs.actions import (
 )
 from lancestat.runs.discover import located, shared_outputs, source_findings
 from lancestat.runs.node import NodePlanner, NodeTypes, Observed, read_uris
-from lancestat.spec.model import Node, ProjectSpec, Source
+from lancestat.spec.model import Node, ProjectSpec, Source, tables_of
 from lancestat.state.store import StateReader
 from lancestat.state.values import canonical_uri
 
@@ -84,9 +84,7 @@ class Observer:
     ) -> Observed:
         """Observe what nodes are planned by."""
         spec, nodes = located(self.spec, nodes)
-        uris = {
-            uri: uri for node in nodes for uri in self.types[node.kind.value].lance_uris(spec, node)
-        }
+        uris = {uri: uri for node in nodes for uri in self._opened_uris(spec, node)}
         kinds = {node.kind for node in nodes} | ({Source.lists} if spec.sources else set())
         return Observed(
             spec,
@@ -101,6 +99,13 @@ class Observer:
             full_refresh,
             uses_stored,
         )
+
+    def _opened_uris(self, spec: ProjectSpec, node: Node) -> tuple[str, ...]:
+        """Return the datasets that a node reads, and those that its declarations are checked by."""
+        named = (spec.node(ref) for _, ref in node.named_refs())
+        tables = tables_of(other for other in named if other is not None)
+        read = self.types[node.kind.value].lance_uris(spec, node)
+        return *read, *(table.uri for table in tables)
 
     def _actions(self, observed: Observed) -> tuple[Action, ...]:
         spec, nodes = observed.spec, observed.nodes
@@ -139,7 +144,7 @@ class Observer:
             action = planner.plan(node)
             if not isinstance(action.error, REPLACED):
                 return action
-            uris = {uri: uri for uri in type.lance_uris(observed.spec, node)}
+            uris = {uri: uri for uri in self._opened_uris(observed.spec, node)}
             snapshots = observe_snapshots(uris.items(), observed.spec.options)
             planner = type.planner(replace(observed, snapshots=snapshots))
         return planner.plan(node)

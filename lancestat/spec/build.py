@@ -13,6 +13,7 @@ from lancestat.errors import (
     Location,
     MissingKey,
     NotPlainQuery,
+    ReferenceMismatch,
     SpecError,
     UnknownReference,
     WrongValue,
@@ -37,6 +38,7 @@ from lancestat.spec.declaration import (
     key_fields,
     span,
 )
+from lancestat.spec.document import KeyPath
 from lancestat.spec.files import resolve_uri
 from lancestat.spec.knn_join import ALL, KeyPair, Pairs, distance_objection
 from lancestat.spec.model import (
@@ -55,6 +57,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import Item, Namespace, render
 from lancestat.spec.redaction import named
+from lancestat.spec.relations import CommonValues, Reference, relation_objections, width_objection
 from lancestat.spec.source import WORDS, Source, SourceDefaults
 from lancestat.spec.table import ColumnChoice
 from lancestat.spec.template import TemplateScope
@@ -95,7 +98,15 @@ class Builder:
         values = self._values(Table, item)
         values["columns"] = self._columns(item, values["columns"], "columns")
         values["policy"] = self._policy(item, values["policy"], "policy")
-        return Table(**values, location=item.location)
+        relations = {name: values[name] for name in ("groups", "keys", "references")}
+        for message, steps in relation_objections(**relations):
+            self.errors.append(item.error(WrongValue, message, *steps))
+        places = {
+            ".".join(map(str, steps)): item.at(*steps)
+            for name in (*relations, "common_values")
+            for steps in _steps_below(item.value.get(name), (name,))
+        }
+        return Table(**values, location=item.location, places=places)
 
     def knn_join(self, item: Item) -> KnnJoin:
         self._refuse(item, _join_objections(item))
@@ -197,6 +208,12 @@ class Builder:
         if resource is KeyPair:
             pair = self._values(KeyPair, item, *at)
             return pair["left"], pair["right"]
+        if resource is Reference:
+            reference = Reference(**self._values(Reference, item, *at))
+            objection = width_objection(reference)
+            if objection is not None:
+                self.errors.append(item.error(ReferenceMismatch, objection, *at, "to"))
+            return reference
         steps = [*map(str, at)]
         if resource is Policy:
             return self.policy(item, *steps)
@@ -219,6 +236,8 @@ class Builder:
         templates = {part: origin.template for part, origin in item.origins_below(*steps).items()}
         if resource is StaleBounds:
             return StaleBounds(**values, templates=templates)
+        if resource is CommonValues:
+            return CommonValues(**values)
         if resource is Freshness:
             self._refuse(item, _freshness_objections(item, *steps))
             return Freshness(**values, templates=templates)
@@ -366,6 +385,17 @@ def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
     for step in steps:
         value = value[step]
     return value
+
+
+def _steps_below(value: object, steps: KeyPath) -> Iterator[KeyPath]:
+    """Yield the steps to a value and to all that is inside it."""
+    yield steps
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _steps_below(part, (*steps, key))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _steps_below(part, (*steps, index))
 
 
 def _self_location(item: Item, values: Mapping[str, Any]) -> Location | None:

@@ -152,7 +152,8 @@ class Key:
     `label` is what diffs and digests call it, if not by its path; diffs leave "" away. `warning`
     is the sentence about the `risk` of a change from one value to another, None where it has none;
     without it the review finds the risk by itself. `words` are how people read the value; a mapping
-    is then one property. `unset` is what a diff shows in place of None.
+    is then one property. `unset` is what a diff shows in place of None. `canonical` gives what
+    digests have of a value, where values that differ mean the same.
     """
 
     path: tuple[str, ...]
@@ -166,6 +167,7 @@ class Key:
     warning: Callable[[Any, Any], str | None] | None = None
     words: Callable[[Any], str] | None = None
     unset: str | None = None
+    canonical: Callable[[Any], Any] | None = None
 
     @property
     def name(self) -> str:

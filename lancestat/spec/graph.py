@@ -17,10 +17,11 @@ from lancestat.errors import (
     NothingSelected,
     OverlappingOutputs,
     SpecError,
+    UnknownReference,
     did_you_mean,
 )
 from lancestat.formats import quoted
-from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table, joins_of
+from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table, joins_of, tables_of
 from lancestat.spec.names import composed
 
 
@@ -77,6 +78,20 @@ def _cycles(reads: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
                 trail[name] = None
                 pending.append((name, True))
                 pending.extend((other, False) for other in reversed(reads[name]))
+
+
+def reference_errors(nodes: Iterable[Node]) -> Iterator[LancestatError]:
+    """Yield an error for each reference to a node that is no table."""
+    by_name = {node.name: node for node in nodes}
+    for table in tables_of(by_name.values()):
+        for index, reference in enumerate(table.references):
+            other = by_name.get(reference.table)
+            if other is not None and other.kind is not NodeKind.TABLE:
+                yield UnknownReference(
+                    f"{other.declares.noun} {quoted(other.name)} is no table",
+                    location=table.at(f"references.{index}.table"),
+                    hint="declare the dataset as a table, and name that",
+                )
 
 
 def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:

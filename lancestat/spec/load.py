@@ -39,7 +39,7 @@ from lancestat.spec.catalog import hidden_properties
 from lancestat.spec.declaration import default_of, key_fields
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
-from lancestat.spec.graph import cycle_errors, output_errors
+from lancestat.spec.graph import cycle_errors, output_errors, reference_errors
 from lancestat.spec.model import (
     NODES,
     RESOURCES,
@@ -455,7 +455,8 @@ class _Specs:
                     # Otherwise the names are known once the sources were looked up.
                     builder.errors.extend(self._unknown_refs(node, item))
                 nodes.append(node)
-        builder.errors.extend((*cycle_errors(nodes), *output_errors(nodes)))
+        errors = (*cycle_errors(nodes), *output_errors(nodes), *reference_errors(nodes))
+        builder.errors.extend(errors)
         return tuple(nodes)
 
     def sources(self) -> tuple[Source, ...]:

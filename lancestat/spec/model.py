@@ -46,6 +46,8 @@ from lancestat.spec.declaration import (
 )
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
+from lancestat.spec.relations import CommonValues as CommonValues
+from lancestat.spec.relations import Reference as Reference
 from lancestat.spec.source import Source as Source
 from lancestat.spec.table import ColumnPattern as ColumnPattern
 from lancestat.spec.table import ColumnRule as ColumnRule
@@ -437,6 +439,8 @@ def _meaning(resource: Declared) -> Meaning:
     meaning: Meaning = {}
     for declared in key_fields(type(resource)):
         key, value = declared.first, getattr(resource, declared.name)
+        if key.canonical is not None:
+            value = key.canonical(value)
         if key.role is Role.OPTION and value != declared.default:
             meaning[key.label or key.name] = _json_value(value)
         elif key.role is Role.MEANING and key.path[0] in resource.declares.groups:
@@ -457,7 +461,7 @@ def _json_value(value: Any) -> Any:
             return value.total_seconds()
         case ColumnSelection():
             return _columns(value)
-        case Policy() | StaleBounds() | KnnSide():
+        case Policy() | StaleBounds() | KnnSide() | CommonValues():
             return _meaning(value)
         case frozenset():
             return sorted(value)

@@ -24,6 +24,7 @@ from lancestat.redact import (
 )
 from lancestat.spec.declaration import (
     Declared,
+    Either,
     Listed,
     Nested,
     PathOrUri,
@@ -68,9 +69,14 @@ def _redacted_value(shape: Shape, value: Any, hidden: Mapping[str, str], name: s
             return hidden.get(name, value)
         case Settings():
             return dict.fromkeys(value, MASK)
-        case Listed(items=Text()) if value is not None:
-            return tuple(hidden.get(f"{name}.{index}", text) for index, text in enumerate(value))
+        case Listed(items=items, is_ordered=True) if value is not None:
+            parts = enumerate(value)
+            return tuple(
+                _redacted_value(items, part, hidden, f"{name}.{index}") for index, part in parts
+            )
         case Nested() if value is not None:
+            return _redacted(value, hidden, f"{name}.")
+        case Either(shapes=(_, Nested(resource=resource))) if isinstance(value, resource):
             return _redacted(value, hidden, f"{name}.")
     return value
 

@@ -133,7 +133,8 @@ class _Writer:
             case Listed():
                 filled = {"minItems": 1} if shape.is_filled else {}
                 unique = {"uniqueItems": True} if shape.is_unique else {}
-                return {"type": "array", **filled, **unique, "items": self.shape(shape.items)}
+                limits = {**filled, **unique, **shape.keywords}
+                return {"type": "array", **limits, "items": self.shape(shape.items)}
             case Settings(values=values):
                 return {"type": "object", "additionalProperties": self.shape(values)}
             case Nested(resource=resource):
@@ -376,7 +377,8 @@ def _default(declared: KeyField) -> str:
 def _inside(shape: Shape) -> type[Declared] | None:
     """Return the resource whose keys are listed with those of the one that it is in."""
     shapes = shape.shapes if isinstance(shape, Either) else (shape,)
-    parts = [part for part in shapes if isinstance(part, Nested) and not part.is_inline]
+    listed = [part.items if isinstance(part, Listed) else part for part in shapes]
+    parts = [part for part in listed if isinstance(part, Nested) and not part.is_inline]
     return parts[0].resource if parts and parts[0].resource.declares.definition is None else None
 
 

@@ -157,7 +157,10 @@ class SchemaViolation:
                 yield WrongValue, f"{words} {choice}", None, None
             case "minProperties" | "minItems":
                 kind = MissingKey if self.topic == "minProperties" else WrongValue
-                yield kind, f"{words} must not be empty", None, None
+                is_one = self.expected == 1
+                must = "not be empty" if is_one else f"be {self.schema['title']}"
+                found = "" if is_one else f", found {len(self.value)}"
+                yield kind, f"{words} must {must}{found}", None, None
             case "uniqueItems":
                 for index, item in enumerate(self.value):
                     if not isinstance(item, str) or item not in self.value[:index]:
@@ -238,9 +241,10 @@ def subject(path: KeyPath, root: object, origins: Container[KeyPath] = ()) -> st
     owner = _owner(path[:2], root, origins) if owner_length else ""
     if len(path) == owner_length:
         return owner
-    last = path[-1]
-    item = f"item {last + 1} of " if isinstance(last, int) else ""
-    words = item + quoted(str(path[-2] if item else last))
+    *_, key = (step for step in path if isinstance(step, str))
+    inside = path[len(path) - path[::-1].index(key) :]
+    items = "".join(f"item {int(index) + 1} of " for index in reversed(inside))
+    words = items + quoted(key)
     return f"{words} of {owner}" if owner else words
 
 

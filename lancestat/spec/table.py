@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from lancestat import display
-from lancestat.errors import Location, SpecError, UnknownColumn, UnsupportedColumn, did_you_mean
+from lancestat.errors import (
+    Location,
+    SpecError,
+    UnknownColumn,
+    UnselectedColumn,
+    UnsupportedColumn,
+    did_you_mean,
+)
 from lancestat.formats import StringEnum, age, count, quoted
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
@@ -40,6 +47,20 @@ from lancestat.spec.declaration import (
     keys,
     resource,
     words,
+)
+from lancestat.spec.relations import (
+    COMMON_VALUES,
+    GROUPS,
+    KEYS,
+    REFERENCES,
+    Columns,
+    CommonValues,
+    Reference,
+    canonical_groups,
+    distinct_groups,
+    groups_text,
+    references_text,
+    referring_groups,
 )
 
 
@@ -284,6 +305,8 @@ class Table:
     A table of a catalog has the URI of its `TableName`, until it is located: then it has the URI of
     the dataset, and `declared` is the table as the YAML has it. `source` is the label of the source
     that has it, once sources were looked up. `storage_options` may be secret: `repr` omits them.
+    `places` has the locations of the names in groups, keys, references and common values, by
+    dotted key, such as `groups.0.1`.
     """
 
     name: str = key(NAME, "The name of the node and of its view in SQL.", role=LABEL)
@@ -354,6 +377,39 @@ class Table:
         warning=_histogram_warning,
         default=False,
     )
+    groups: tuple[Columns, ...] = key(
+        GROUPS,
+        "Columns that queries join, group or filter by together. The number of distinct "
+        "combinations of their values is kept for each group.",
+        risk=Risk.COVERAGE_LOST,
+        words=groups_text,
+        canonical=canonical_groups,
+        default=(),
+    )
+    keys: tuple[Columns, ...] = key(
+        KEYS,
+        "Columns that identify a row: no two rows are equal in all of them, and none of them is "
+        "null. A key of several columns is a group as well.",
+        risk=Risk.COVERAGE_LOST,
+        words=groups_text,
+        canonical=canonical_groups,
+        default=(),
+    )
+    references: tuple[Reference, ...] = key(
+        REFERENCES,
+        "Columns whose values are those of columns of another table, such as its key. Those of "
+        "several columns are a group as well.",
+        risk=Risk.COVERAGE_LOST,
+        words=references_text,
+        canonical=referring_groups,
+        default=(),
+    )
+    common_values: CommonValues | None = key(
+        COMMON_VALUES,
+        "The most common values of columns and groups to keep in the state, with their counts.",
+        risk=Risk.COVERAGE_LOST,
+        default=None,
+    )
     freshness: Freshness | None = key(
         Nested(resource=Freshness),
         "How old the newest rows may be before 'lancestat status' warns or reports an error. It "
@@ -363,13 +419,14 @@ class Table:
     )
     show_values: bool = key(
         FLAG,
-        "Whether 'lancestat show', the pages and `lancestat.statistics` show the bounds of "
-        "strings and binary values. It does not affect runs.",
+        "Whether 'lancestat show', the pages and `lancestat.statistics` show bounds and common "
+        "values that are strings or binary. It does not affect runs.",
         role=CHECK,
         risk=Risk.VALUES_SHOWN,
         warning=_show_values_warning,
         default=True,
     )
+    places: Mapping[str, Location] = field(default_factory=dict, compare=False, repr=False)
     declared: Table | None = field(default=None, compare=False, repr=False)
     source: str | None = field(default=None, compare=False, repr=False)
 
@@ -397,13 +454,61 @@ class Table:
         """Return the node with datasets in place of names of tables, as far as `uris` has them."""
         return replace(self, uri=uris[self.uri], declared=self) if self.uri in uris else self
 
-    def named_refs(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield the names of nodes that it reads, each with the path of its key."""
-        yield from ()
+    def named_refs(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the names of nodes that it names, each with the path of its key."""
+        for index, reference in enumerate(self.references):
+            yield ("references", index, "table"), reference.table
 
     def listed_by(self, source: str) -> Table:
         """Return the node as one that a source has, too."""
         return replace(self, source=source)
+
+    @property
+    def joint_groups(self) -> tuple[Columns, ...]:
+        """The groups of columns that get joint statistics, each set of columns once.
+
+        They are the declared groups, then keys and references of two or more columns.
+        """
+        referring = (reference.columns for reference in self.references)
+        return distinct_groups((*self.groups, *self.keys, *referring))
+
+    @property
+    def named_columns(self) -> Iterator[tuple[str, str]]:
+        """The columns that groups, keys, references and common values name, each with its key."""
+        shared = self.common_values and self.common_values.columns
+        named = {
+            "groups": self.groups,
+            "keys": self.keys,
+            "references": [reference.columns for reference in self.references],
+        }
+        for part, lists in named.items():
+            below = ".columns" if part == "references" else ""
+            for index, columns in enumerate(lists):
+                for number, name in enumerate(columns):
+                    yield f"{part}.{index}{below}.{number}", name
+        for number, name in enumerate(shared or ()):
+            yield f"common_values.columns.{number}", name
+
+    def at(self, name: str) -> Location:
+        """Return where the value of a dotted key is written, as far as `places` has it."""
+        return self.places.get(name, self.location)
+
+    def of_columns(self, names: Collection[str]) -> Table:
+        """Return the table with these columns alone, without what it declares of others."""
+        known = frozenset(names)
+        rule = ColumnRule(tuple(map(ColumnPattern, names)))
+        common = self.common_values
+        if common is not None and common.columns is not None:
+            left = tuple(name for name in common.columns if name in known)
+            common = replace(common, columns=left) if left else None
+        return replace(
+            self,
+            columns=ColumnSelection(all=False, rules=(rule,)),
+            groups=tuple(columns for columns in self.groups if known.issuperset(columns)),
+            keys=tuple(columns for columns in self.keys if known.issuperset(columns)),
+            references=tuple(each for each in self.references if known.issuperset(each.columns)),
+            common_values=common,
+        )
 
     @property
     def dataset_uri(self) -> str:
@@ -525,6 +630,28 @@ def _check_usable(pattern: ColumnPattern, column: AvailableColumn, table: str) -
         what = f"column {quoted(column.name)} of table '{table}'"
         message = f"{what} cannot have statistics: {column.objection}"
         raise UnsupportedColumn(message, location=pattern.location)
+
+
+def check_named(
+    named: Iterable[tuple[str, Location]],
+    resolved: ResolvedColumns,
+    available: Iterable[AvailableColumn],
+    table: str,
+) -> None:
+    """Raise SpecError for the first name that is no column of `table` with statistics."""
+    columns = {column.name: column for column in available}
+    for name, location in named:
+        pattern = ColumnPattern(name, location)
+        if name not in columns:
+            raise _unknown_column(pattern, columns, table)
+        _check_usable(pattern, columns[name], table)
+        if name not in resolved.names:
+            raise UnselectedColumn(
+                f"column {quoted(name)} of table '{table}' has no statistics: 'columns' leaves it "
+                "out",
+                location=location,
+                hint="add it to 'columns'",
+            )
 
 
 def _unknown_column(pattern: ColumnPattern, columns: Iterable[str], table: str) -> SpecError:

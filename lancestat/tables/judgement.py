@@ -12,27 +12,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from typing_extensions import Self
 
-from lancestat.errors import InvalidColumnChoice, LakeError, SpecError, did_you_mean
-from lancestat.formats import count
+from lancestat.errors import (
+    InvalidColumnChoice,
+    LakeError,
+    ReferenceMismatch,
+    SpecError,
+    did_you_mean,
+)
+from lancestat.formats import count, quoted
 from lancestat.lake.fingerprint import ColumnGroup, schema_hash
 from lancestat.lake.history import History, rows_changed_between
 from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readable_name
 from lancestat.spec.model import (
-    ColumnPattern,
-    ColumnRule,
-    ColumnSelection,
     Publish,
     StaleBounds,
     Table,
 )
-from lancestat.spec.table import AvailableColumn, ResolvedColumns, resolve_columns
+from lancestat.spec.table import AvailableColumn, ResolvedColumns, check_named, resolve_columns
 from lancestat.state.values import PartialIndex
 from lancestat.tables.action import stored_key
 from lancestat.tables.carriers import CARRIERS, Carrier
@@ -472,7 +475,8 @@ def assess(
     """Resolve the declared columns of a table; `identity` is the state's name for the dataset.
 
     Raises:
-        SpecError: A declared column does not exist or cannot be analyzed.
+        SpecError: A declared column does not exist or cannot be analyzed, or a group, a key, a
+            reference or common values name one without statistics.
     """
     resolved = resolve(spec, snapshot, analyzable(snapshot))
     more = {"spec": spec, "identity": identity, "resolved": resolved}
@@ -485,10 +489,36 @@ def analyzable(snapshot: Snapshot) -> Mapping[str, ColumnType]:
 
 
 def resolve(spec: Table, snapshot: Snapshot, types: Mapping[str, ColumnType]) -> ResolvedColumns:
-    """The declared columns of a table against its schema."""
-    available = [_available(field, types.get(field.name)) for field in snapshot.fields]
+    """The declared columns of a table against its schema; SpecError as `assess` raises it."""
+    available = _all_available(snapshot, types)
     is_shared = spec.source is not None
-    return resolve_columns(spec.columns, available, spec.name, is_shared=is_shared)
+    resolved = resolve_columns(spec.columns, available, spec.name, is_shared=is_shared)
+    named = ((name, spec.at(key)) for key, name in spec.named_columns)
+    check_named(named, resolved, available, spec.name)
+    return resolved
+
+
+def check_reference(table: Table, index: int, snapshot: Snapshot, other: TableAssessment) -> None:
+    """Raise SpecError where a reference of `table`, as `snapshot` has it, does not fit another."""
+    reference, to = table.references[index], other.spec.name
+    named = [
+        (name, table.at(f"references.{index}.to.{number}"))
+        for number, name in enumerate(reference.to)
+    ]
+    check_named(named, other.resolved, _all_available(other.snapshot, other.types), to)
+    types = analyzable(snapshot)
+    for column, (name, location) in zip(reference.columns, named, strict=True):
+        kind, other_kind = types[column].kind.value, other.types[name].kind.value
+        if kind != other_kind:
+            raise ReferenceMismatch(
+                f"column {quoted(name)} of table '{to}' is of type {other_kind}, and "
+                f"{quoted(column)} of '{table.name}', which refers to it, of type {kind}",
+                location=location,
+            )
+
+
+def _all_available(snapshot: Snapshot, types: Mapping[str, ColumnType]) -> list[AvailableColumn]:
+    return [_available(field, types.get(field.name)) for field in snapshot.fields]
 
 
 def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
@@ -502,7 +532,7 @@ def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
 
 def named_columns(
     assessment: TableAssessment, names: Sequence[str], *, is_case_sensitive: bool = False
-) -> ColumnSelection:
+) -> tuple[str, ...]:
     """The named columns and those that have statistics already, which stay as Spark's do.
 
     Args:
@@ -514,17 +544,14 @@ def named_columns(
             statistics.
     """
     named = [_resolved(assessment, name, is_case_sensitive) for name in names]
-    selection = _only(named)
     try:
-        resolve(
-            replace(assessment.spec, columns=selection), assessment.snapshot, dict(assessment.types)
-        )
+        resolve(assessment.spec.of_columns(named), assessment.snapshot, assessment.types)
     except SpecError as error:
         raise InvalidColumnChoice(error.message, hint=error.hint) from None
     retained = [
         name for name in _known(assessment) if name in assessment.types and name not in named
     ]
-    return _only([*named, *retained])
+    return (*named, *retained)
 
 
 def _resolved(assessment: TableAssessment, name: str, is_case_sensitive: bool) -> str:
@@ -553,8 +580,3 @@ def _known(assessment: TableAssessment) -> Sequence[str]:
     if not assessment.carrier.is_public:
         return assessment.record.columns if assessment.record is not None else ()
     return tuple(assessment.published.columns) if assessment.published is not None else ()
-
-
-def _only(names: Sequence[str]) -> ColumnSelection:
-    rule = ColumnRule(tuple(ColumnPattern(name) for name in names))
-    return ColumnSelection(all=False, rules=(rule,))

@@ -9,8 +9,14 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
-from lancestat.errors import DatasetMissing, LakeError, LancestatError
-from lancestat.formats import instant
+from lancestat.errors import (
+    DatasetMissing,
+    LakeError,
+    LancestatError,
+    UnknownReference,
+    did_you_mean,
+)
+from lancestat.formats import instant, quoted
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
 from lancestat.lake.history import History, commits_since
 from lancestat.lake.open import pinned_history, snapshot_at
@@ -26,7 +32,13 @@ from lancestat.state.retention import GarbageReport
 from lancestat.state.store import StateReader
 from lancestat.state.values import table_identity
 from lancestat.tables.coverage import Rewritten
-from lancestat.tables.judgement import TableAssessment, TableChanges, assess, no_history
+from lancestat.tables.judgement import (
+    TableAssessment,
+    TableChanges,
+    assess,
+    check_reference,
+    no_history,
+)
 from lancestat.tables.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.tables.stored import TableRecord, decode_record
 
@@ -65,6 +77,7 @@ class TableObserver:
     def _decided(self, table: Table) -> Action:
         full_refresh = self.observed.full_refresh
         assessment = self.assess(table)
+        self._check_references(assessment)
         skip = None if full_refresh else skip_if_current(assessment)
         if skip is not None:
             return skip
@@ -96,6 +109,27 @@ class TableObserver:
             raise snapshot
         options = self.observed.spec.options.of(snapshot.uri)
         return assess(table, identity, snapshot, record, self.look_back, options)
+
+    def _check_references(self, assessment: TableAssessment) -> None:
+        """Raise SpecError for a reference that does not fit the table that it names.
+
+        A table that cannot be looked up, opened or assessed has an error of its own.
+        """
+        spec, table = self.observed.spec, assessment.spec
+        for index, reference in enumerate(table.references):
+            other = spec.node(reference.table)
+            if other is None and not any(map(is_source, spec.nodes)):
+                raise UnknownReference(
+                    f"unknown table {quoted(reference.table)}",
+                    location=table.at(f"references.{index}.table"),
+                    hint=did_you_mean(reference.table, [one.name for one in spec.tables]),
+                )
+            if isinstance(other, Table) and other.uri in self.observed.snapshots:
+                try:
+                    referred = self.assess(other)
+                except LancestatError:
+                    continue
+                check_reference(table, index, assessment.snapshot, referred)
 
     def changes(self, assessment: TableAssessment) -> TableChanges:
         """Gather the changes of a table since its last statistics.

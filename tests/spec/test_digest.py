@@ -21,12 +21,14 @@ from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
     ColumnSelection,
+    CommonValues,
     Freshness,
     KnnJoin,
     KnnSide,
     Node,
     Policy,
     Publish,
+    Reference,
     Refresh,
     StaleBounds,
     Table,
@@ -49,11 +51,31 @@ JOIN = KnnJoin("j", SIDE, replace(SIDE, table="p", refs=("p",)), 10, **OUTPUT)
         replace(TABLE, location=Location("b.yml", 9, 9)),
         replace(TABLE, description="d", tags=("x",), owner="o"),
         replace(TABLE, freshness=Freshness(timedelta(1))),
+        # Nothing is kept for a reference of one column.
+        replace(TABLE, references=(Reference(("a",), "t", ("b",)),)),
         replace(TABLE, policy=Policy("strict", "None.", False, Refresh.ALWAYS)),
     ],
 )
 def test_names_uris_and_descriptions_do_not_affect_the_digest(same: Node) -> None:
     assert node_digest(same) == node_digest(TABLE)
+
+
+def test_orders_that_mean_nothing_do_not_affect_the_digest() -> None:
+    declared = replace(
+        TABLE,
+        groups=(("a", "b"), ("b", "c", "d")),
+        keys=(("a", "e"), ("f",)),
+        references=(Reference(("a", "b"), "t", ("c", "d")), Reference(("c", "b"), "t", ("c", "d"))),
+        common_values=CommonValues(columns=("a", "b"), show=True),
+    )
+    other = replace(
+        declared,
+        groups=(("c", "b", "d"), ("b", "a")),
+        keys=(("f",), ("e", "a")),
+        references=(Reference(("b", "c"), "u", ("d", "c")), Reference(("b", "a"), "t", ("d", "c"))),
+        common_values=CommonValues(columns=("b", "a"), show=False),
+    )
+    assert node_digest(other) == node_digest(declared)
 
 
 def pattern(*texts: str) -> tuple[ColumnPattern, ...]:
@@ -65,6 +87,14 @@ TABLES = [
     replace(TABLE, uri="/wh/u.lance"),
     replace(TABLE, publish=Publish.NONE),
     replace(TABLE, histogram=True),
+    replace(TABLE, groups=(("a", "b"),)),
+    replace(TABLE, groups=(("a", "b"), ("a", "c"))),
+    replace(TABLE, keys=(("a", "b"),)),
+    replace(TABLE, keys=(("a",),)),
+    replace(TABLE, references=(Reference(("a", "b"), "t", ("c", "d")),)),
+    replace(TABLE, common_values=CommonValues()),
+    replace(TABLE, common_values=CommonValues(size=50)),
+    replace(TABLE, common_values=CommonValues(columns=("a",))),
     replace(TABLE, columns=ColumnSelection(True, (), pattern("a"))),
     replace(TABLE, columns=ColumnSelection(False, (ColumnRule(pattern("a")),))),
     replace(TABLE, columns=ColumnSelection(False, (ColumnRule(pattern("a", "b")),))),
@@ -122,7 +152,15 @@ def test_every_change_of_the_definition_changes_the_digest() -> None:
 
 def test_every_field_of_the_model_is_tested() -> None:
     remarks = {"name", "location", "description", "tags", "owner", "freshness", "show_values"}
-    remarks |= {"storage_options", "declared", "source", "on_location", "self_location", "keep"}
+    remarks |= {
+        "places",
+        "storage_options",
+        "declared",
+        "source",
+        "on_location",
+        "self_location",
+        "keep",
+    }
     for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
         for field in fields(kinds):
             values = {repr(getattr(node, field.name)) for node in varied}

@@ -78,6 +78,37 @@ policies:
   - {name: l, refresh: when-stale}
   - {name: m, allow.stale: 'true'}
 """,
+    "relations": """\
+tables:
+  - {name: t, uri: t}
+  - {name: a, uri: a, groups: [[x]], keys: [[]], references: [{columns: [x], table: t, too: [x]}]}
+  - {name: b, uri: b, groups: [[x, x], [x, y], [z, 1]], keys: x, references: {columns: [x]}}
+  - {name: c, uri: c, groups: [[x, y], [y, x]], keys: [[x], [y], [x]]}
+  - name: d
+    uri: d
+    references:
+      - {columns: [x, y], table: t, to: [k]}
+      - {columns: [x], table: tt, to: [k]}
+      - {columns: [x], table: j, to: [k]}
+      - {columns: [x, z], table: t, to: [k, l]}
+      - {columns: [z, x], table: t, to: [l, k]}
+      - {columns: [z, x], table: t, to: [k, l]}
+  - {name: e, uri: e, common_values: 0}
+  - {name: f, uri: f, common_values: {}}
+  - {name: g, uri: g, common_values: {size: 1001, columns: [x, x], shown: false}}
+  - {name: h, uri: h, common_values: all}
+  - {name: i, uri: i, common_values: true}
+knn_joins:
+  - {name: j, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: o}}
+""",
+    "too_many_groups": """\
+tables:
+  - name: t
+    uri: t
+    keys: [[k, l], [c0, c1], [m]]
+    groups:
+"""
+    + "".join(f"      - [c{number}, c{number + 1}]\n" for number in range(32)),
     "freshness": """\
 tables:
   - {name: a, uri: a, freshness: {}}

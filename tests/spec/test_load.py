@@ -7,19 +7,23 @@ from typing import Any
 import pytest
 
 from lancestat.errors import InvalidProject, UsageError
+from lancestat.redact import Audience
 from lancestat.spec.graph import dependencies
 from lancestat.spec.load import load_project
 from lancestat.spec.model import (
     ColumnSelection,
+    CommonValues,
     Freshness,
     KnnJoin,
     NodeKind,
     Policy,
     Publish,
+    Reference,
     Refresh,
     StaleBounds,
     Table,
 )
+from lancestat.spec.redaction import redacted_nodes
 from tests.spec.conftest import PROJECT, REFERENCE_FOLDER, Load, reference_project, write
 
 KNN = """\
@@ -118,6 +122,66 @@ def test_policies_may_be_inline(load: Load, text: str, expected: object) -> None
 def test_rows_may_have_to_be_fresh(load: Load, text: str, expected: Freshness) -> None:
     assert table(load, f"{{name: t, uri: u, freshness: {text}}}").freshness == expected
     assert table(load, "{name: t, uri: u}").freshness is None
+
+
+RELATIONS = """\
+tables:
+  - name: t
+    uri: u
+    groups: [[a, b], [c, b, a]]
+    keys: [[k], [b, a]]
+    references:
+      - {columns: [a], table: t, to: [k]}
+      - {columns: [c, d], table: t, to: [a, b]}
+    common_values: {columns: [a, "{{ env_var('COLUMN') }}"]}
+"""
+
+
+def test_columns_may_be_declared_together(load: Load) -> None:
+    [declared] = load(RELATIONS, environment={"COLUMN": "b"}).tables
+    assert declared.groups == (("a", "b"), ("c", "b", "a"))
+    assert declared.keys == (("k",), ("b", "a"))
+    assert declared.references[1] == Reference(("c", "d"), "t", ("a", "b"))
+    assert declared.common_values == CommonValues(100, ("a", "b"), show=True)
+    assert declared.joint_groups == (("a", "b"), ("c", "b", "a"), ("c", "d"))
+    assert str(declared.at("references.1.to.0")) == "specs/shop.yml:8:42"
+    for columns, is_covered in (("a", True), ("ab", True), ("ac", False), ("k", False)):
+        assert declared.common_values.covers(columns) is is_covered
+    plain = table(load, "{name: t, uri: u, common_values: 20}")
+    assert plain.common_values == CommonValues(20)
+    assert plain.common_values.covers(["anything"])
+    assert (plain.groups, plain.keys, plain.references) == ((), (), ())
+
+
+def test_a_table_of_some_columns_keeps_what_is_declared_of_them(load: Load) -> None:
+    [declared] = load(RELATIONS, environment={"COLUMN": "b"}).tables
+    some = declared.of_columns(("a", "b"))
+    assert [pattern.text for pattern in some.columns.rules[0].include] == ["a", "b"]
+    assert (some.groups, some.keys) == ((("a", "b"),), (("b", "a"),))
+    assert some.references == declared.references[:1]
+    assert some.common_values == declared.common_values
+    assert declared.of_columns(("k",)).common_values is None
+
+
+def test_names_of_columns_from_the_environment_are_not_public(load: Load) -> None:
+    spec = load(
+        RELATIONS.replace("[a, b]", "[a, \"{{ env_var('COLUMN') }}\"]", 1),
+        environment={"COLUMN": "hidden"},
+    )
+    [shown] = redacted_nodes(spec, spec.nodes, Audience.PUBLIC)
+    assert shown.groups[0] == ("a", "{{ env_var('COLUMN') }}")
+    assert shown.common_values.columns == ("a", "{{ env_var('COLUMN') }}")
+    assert shown.references == spec.tables[0].references
+    assert "hidden" not in str(list(redacted_nodes(spec, spec.nodes, Audience.PUBLIC)))
+
+
+def test_no_table_reads_those_that_it_refers_to(load: Load) -> None:
+    spec = load(
+        "tables:\n"
+        "  - {name: a, uri: a, references: [{columns: [x], table: b, to: [k]}]}\n"
+        "  - {name: b, uri: b, references: [{columns: [x], table: a, to: [k]}]}\n"
+    )
+    assert dependencies(spec) == {"a": (), "b": ()}
 
 
 def test_policies_may_be_declared_in_another_file(load: Load) -> None:
