@@ -101,6 +101,13 @@ class CommonValues:
         """Whether the common values of a column or a group are kept."""
         return self.columns is None or set(columns) <= set(self.columns)
 
+    def includes(self, other: CommonValues | None) -> bool:
+        """Whether all that `other` keeps is kept, where that is declared in place of this."""
+        if other is None:
+            return True
+        is_as_wide = self.covers(other.columns) if other.columns else self.columns is None
+        return is_as_wide and self.size >= other.size
+
 
 COMMON_VALUES = Either(
     title=f"{_SIZE.title}, or a mapping with 'size', 'columns' and 'show'",

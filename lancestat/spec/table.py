@@ -295,7 +295,8 @@ def _histogram_warning(old: bool, new: bool) -> str | None:
 
 
 def _show_values_warning(old: bool, new: bool) -> str | None:
-    return "bounds of strings and binary values will be shown" if new else None
+    what = "bounds and, where they are kept, common values"
+    return f"{what} of strings and binary will be shown" if new else None
 
 
 @resource

@@ -27,6 +27,7 @@ from lancestat.spec.declaration import key_fields
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
+    CommonValues,
     NodeKind,
     Policy,
     ProjectSpec,
@@ -34,6 +35,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Table,
 )
+from lancestat.spec.relations import Columns, groups_text, references_text
 from lancestat.state.values import (
     canonical_uri,
     covered_keys,
@@ -175,6 +177,7 @@ _RISKS = (
     Risk.PUBLISH_CHANGED,
     Risk.DATASET_MOVED,
     Risk.COVERAGE_LOST,
+    Risk.VALUES_SHOWN,
 )
 
 
@@ -246,7 +249,8 @@ def _cost(change: TableChange, comparison: ColumnComparison, evidence: Evidence)
     before = None if change.is_moved else change.old
     cost = table_cost(before, change.new, evidence)
     gains_histograms = change.new.histogram and "histogram" in {c.name for c in change.changed}
-    needs_none = before is not None and not (comparison.may_gain or gains_histograms)
+    gains = comparison.may_gain or gains_histograms or _gains_relations(change)
+    needs_none = before is not None and not gains
     return 0 if cost is None and needs_none else cost
 
 
@@ -285,12 +289,63 @@ def _declared(change: TableChange) -> Iterator[RiskNote]:
     if change.old is None or change.new is None:
         return
     yield from declared_risks(change.old, change.new)
+    yield from _relations_lost(change.old, change.new)
+    yield from _common_values_shown(change.old.common_values, change.new.common_values)
     if change.is_moved:
         yield RiskNote(
             Risk.DATASET_MOVED,
             "the table is another dataset, whose statistics are computed from scratch; those of "
             "the old one stay and are no longer refreshed",
         )
+
+
+def _gains_relations(change: TableChange) -> bool:
+    """Whether groups, keys or common values need to be read that were not declared before."""
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return False
+    groups = _sets(new.joint_groups) - _sets(old.joint_groups)
+    common = new.common_values
+    gains_common = common is not None and not (
+        old.common_values is not None and old.common_values.includes(common)
+    )
+    return gains_common or bool(groups or _sets(new.keys) - _sets(old.keys))
+
+
+def _relations_lost(old: Table, new: Table) -> Iterator[RiskNote]:
+    groups, keys = _sets(new.joint_groups), _sets(new.keys)
+    lost_groups = [columns for columns in old.joint_groups if frozenset(columns) not in groups]
+    lost_keys = [columns for columns in old.keys if frozenset(columns) not in keys]
+    references = set(new.references)
+    lost_references = [reference for reference in old.references if reference not in references]
+    common = old.common_values
+    is_less = common is not None and not (new.common_values and new.common_values.includes(common))
+    sentences = {
+        f"nothing keeps the joint statistics of {groups_text(lost_groups)} any more": lost_groups,
+        f"estimates no longer know of the key {groups_text(lost_keys)}": lost_keys,
+        f"estimates no longer know of the reference {references_text(lost_references)}": (
+            lost_references
+        ),
+        "fewer common values are kept" if new.common_values else "no common values are kept": (
+            is_less
+        ),
+    }
+    for sentence, is_lost in sentences.items():
+        if is_lost:
+            yield RiskNote(Risk.COVERAGE_LOST, sentence)
+
+
+def _common_values_shown(old: CommonValues | None, new: CommonValues | None) -> Iterator[RiskNote]:
+    if new is None or not new.show:
+        return
+    if old is None or not old.show:
+        yield RiskNote(Risk.VALUES_SHOWN, "the most common values of columns will be shown")
+    elif not replace(old, size=new.size).includes(new):
+        yield RiskNote(Risk.VALUES_SHOWN, "common values of more columns will be shown")
+
+
+def _sets(groups: Iterable[Columns]) -> frozenset[frozenset[str]]:
+    return frozenset(map(frozenset, groups))
 
 
 def _ordered(risks: Iterable[RiskNote]) -> tuple[RiskNote, ...]:

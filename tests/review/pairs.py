@@ -76,6 +76,12 @@ policies:
 """
 _STRICT = _table("policy: {allow.stale: false}", _LISTED)
 
+_RELATIONS = (
+    "groups: [[o_price, o_text], [o_key, o_text]]",
+    "keys: [[o_key]]",
+    "references: [{columns: [o_key], table: orders, to: [o_price]}]",
+)
+
 RISKY = {
     "staleness_loosened": Pair(
         _STRICT,
@@ -107,6 +113,29 @@ RISKY = {
     ),
     "coverage_lost_histogram": Pair(
         _table("histogram: true"), _table(), frozenset({Risk.COVERAGE_LOST})
+    ),
+    "relations_lost": Pair(
+        _table(*_RELATIONS, "common_values: {size: 50, columns: [o_key, o_text]}"),
+        _table("keys: [[o_text, o_price]]", "common_values: {size: 20, show: false}"),
+        frozenset({Risk.COVERAGE_LOST}),
+    ),
+    "common_values_lost": Pair(
+        _table("common_values: 50"), _table(), frozenset({Risk.COVERAGE_LOST})
+    ),
+    "common_values_shown": Pair(
+        _table("common_values: {show: false}"),
+        _table("common_values: 100"),
+        frozenset({Risk.VALUES_SHOWN}),
+    ),
+    "common_values_of_more": Pair(
+        _table("common_values: {size: 50, columns: [o_key]}"),
+        _table("common_values: {size: 20, columns: [o_price, o_key]}"),
+        frozenset({Risk.COVERAGE_LOST, Risk.VALUES_SHOWN}),
+    ),
+    "relations_unopened": Pair(
+        _table(uri="gone"),
+        _table("groups: [[o_key, o_text]]", uri="gone"),
+        frozenset({Risk.COST_INCREASED}),
     ),
     "removed": Pair(
         {"specs/a.yml": _table(), "specs/b.yml": _join()},
@@ -167,6 +196,10 @@ HARMLESS = {
         _table("owner: data@example.com", "description: >-\n      Orders,\n      one row each."),
     ),
     "values_hidden": Pair(_table(), _table("show_values: false")),
+    "relations_reordered": Pair(
+        _table(*_RELATIONS),
+        _table("groups: [[o_text, o_key], [o_text, o_price]]", *_RELATIONS[1:]),
+    ),
     "freshness": Pair(_table(), _table("freshness: {warn_after: 12h, error_after: 24h}")),
     "renamed": Pair(
         {"specs/a.yml": _table(_LISTED), "specs/b.yml": _table(name="parts", uri="parts")},

@@ -62,6 +62,10 @@ def _shared() -> dict[str, st.SearchStrategy[Any]]:
     }
 
 
+def _reference(column: str, table: str) -> dict[str, Any]:
+    return {"columns": [column], "table": table, "to": ["y"]}
+
+
 def _tables(name: str) -> st.SearchStrategy[Node]:
     return st.fixed_dictionaries(
         {"name": st.just(name), "uri": st.just(f"{LAKE}/{name}.lance")},
@@ -70,6 +74,10 @@ def _tables(name: str) -> st.SearchStrategy[Node]:
             "policy": _policies(),
             "publish": st.sampled_from(["manifest", "none"]),
             "histogram": st.booleans(),
+            "groups": st.just([["a", "b"], ["c", "a"]]),
+            "keys": st.sampled_from([[["k"]], [["k", "a"]]]),
+            "references": st.just([_reference("a", name)]),
+            "common_values": st.sampled_from([100, {"size": 9, "columns": ["a"]}]),
             "freshness": st.just({"warn_after": "12h", "error_after": "24h"}),
             **_shared(),
         },
@@ -238,6 +246,12 @@ def _table_edits(node: Node) -> list[Edit]:
         Edit("columns", _set("columns", ["only_this"])),
         Edit("publish", _set("publish", publish)),
         Edit("histogram", _set("histogram", not node.get("histogram", False))),
+        Edit("groups", _set("groups", [["x", "y"]])),
+        Edit("keys", _set("keys", [["x"], ["x", "y"]])),
+        Edit(
+            "references",
+            _set("references", [{"columns": ["x"], "table": node["name"], "to": ["y"]}]),
+        ),
         Edit("refresh", _set("policy", {**policy, "refresh": refresh})),
         Edit("allow.stale", _set("policy", {**policy, "allow.stale": {"max_versions": 77}})),
         Edit("freshness.warn_after", _set("freshness", {"warn_after": "7h", "error_after": "24h"})),

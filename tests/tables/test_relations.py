@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat
+from lancestat.errors import UsageError
 from lancestat.runs.actions import Blocked
 from tests.spec.conftest import PROJECT, write
 
@@ -24,9 +25,9 @@ ORDERS = pa.schema(
 CUSTOMERS = pa.schema([("key", pa.int64()), ("day", pa.timestamp("us")), ("name", pa.string())])
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("warehouse")
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    folder = tmp_path / "warehouse"
     for name, schema in (("orders", ORDERS), ("customers", CUSTOMERS)):
         lance.write_dataset(schema.empty_table(), folder / f"{name}.lance")
     return folder
@@ -40,7 +41,8 @@ def project(root: Path, warehouse: Path, *keys: str, customers: str = "") -> lan
         *lines,
         f"  - {{name: customers, uri: {warehouse}/customers.lance{customers}}}",
     ]
-    write(root, {"lancestat_project.yml": PROJECT, "specs/shop.yml": "\n".join(tables)})
+    local = PROJECT.replace("dev: {}", "dev: {spark: {master: 'local[1]'}}")
+    write(root, {"lancestat_project.yml": local, "specs/shop.yml": "\n".join(tables)})
     return lancestat.Project.load(root)
 
 
@@ -147,6 +149,16 @@ def test_no_table_waits_for_one_that_it_refers_to(tmp_path: Path, warehouse: Pat
     back = ", references: [{columns: [key], table: orders, to: [id]}]"
     both = project(tmp_path, warehouse, *FITTING, customers=back).plan()
     assert [action.verb for action in both.actions] == ["analyze", "analyze"]
+
+
+def test_columns_may_be_analyzed_without_those_that_are_declared_with_them(
+    tmp_path: Path, warehouse: Path
+) -> None:
+    declared = project(tmp_path, warehouse, *FITTING)
+    result = declared.analyze("orders", columns=["ID", "customer"])
+    result.raise_for_status()
+    with pytest.raises(UsageError, match="has no column 'ids'"):
+        declared.analyze("orders", columns=["ids"])
 
 
 def test_unknown_tables_are_told_of_once_sources_are_known(tmp_path: Path, warehouse: Path) -> None:
