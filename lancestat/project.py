@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lancestat.state.store import LanceState
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
+    from lancestat.workload.advice import Advice
 
 
 _log = logging.getLogger("lancestat.project")
@@ -571,6 +572,46 @@ class Project:
                 self.spec, self.state, self._clock, self.spec.tables, with_fragments=True, runs=0
             ),
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
+        )
+
+    def advise(self, paths: Sequence[str | Path], *, min_queries: int = 1) -> Advice:
+        """Return proposals for the declarations, from what queries have done. Opens the tables.
+
+        Args:
+            paths: Event logs of Spark, and folders with such logs.
+            min_queries: How many queries have to use what a proposal adds.
+
+        Raises:
+            EventLogUnreadable: A path does not exist, or a folder cannot be listed.
+        """
+        from lancestat.workload.advice import Advice, propose
+        from lancestat.workload.spark_events import read_workload
+        from lancestat.workload.tables import declared_names, known_tables
+
+        check_whole("min_queries", min_queries, 1)
+        tables = self._discovered().tables
+        reader = read_workload(map(Path, paths))
+        scanned = reader.workload.tables
+        known, failed = known_tables(self._observer(), tables)
+        # Tables of catalogs have been located; others cannot be opened.
+        opened = {table.spec.name: table.spec for table in known}
+        located = (opened.get(table.name, table) for table in tables)
+        names = declared_names(scanned, located)
+        workload = reader.workload.renamed(names)
+        proposals = propose(workload, known, min_queries=min_queries)
+        undeclared = {name: use.queries for name, use in scanned.items() if name not in names}
+        return Advice(
+            project=self.spec.name,
+            target=self.spec.target.name,
+            logs=reader.logs,
+            queries=workload.queries,
+            first=workload.first,
+            last=workload.last,
+            proposals=proposals,
+            undeclared=undeclared,
+            unopened={name: error.message for name, error in failed.items()},
+            left_out=reader.left_out_words,
+            has_estimates=workload.has_estimates,
         )
 
     def unpublish(

@@ -51,6 +51,7 @@ _CHAPTERS = {
     "docs": ("nodes", "Write HTML pages about all tables and joins."),
     "show": ("nodes", "Show a table's published statistics."),
     "sql": ("sql", "Run a query with the tables' statistics."),
+    "advise": ("advise", "Propose changes of the YAML, from what queries have done."),
     "comment": ("review", "Keep a pull request's comment up to date."),
     "gc": ("nodes", "Remove state and scratch that are no longer needed."),
     "unpublish": ("nodes", "Remove published statistics from tables."),

@@ -614,6 +614,10 @@ class UnknownSchema(UsageError, code="LS617"):
     """`lancestat schema` has no schema of this kind."""
 
 
+class EventLogUnreadable(UsageError, code="LS618"):
+    """A path that should hold Spark's event logs does not exist or cannot be read."""
+
+
 class PlanOutOfDate(PlanFileError, code="LS620"):
     """The project, a dataset or the state has changed since a plan file was written.
 

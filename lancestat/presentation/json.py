@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lancestat.runs.actions import SourceFindings
     from lancestat.runs.result import PastRun
     from lancestat.spec.model import Node
+    from lancestat.workload.advice import Proposal
 
 FORMAT_VERSION = 1
 
@@ -297,4 +298,45 @@ def _columns_change(columns: ColumnsChange) -> Payload:
         "resolved": columns.are_names,
         "gained": list(columns.gained),
         "lost": list(columns.lost),
+    }
+
+
+@FORMAT.renders(views.AdviceView)
+def _advice(view: views.AdviceView, page: views.Page) -> Payload:
+    advice = view.advice
+    return _object(
+        "advise",
+        project=advice.project,
+        target=advice.target,
+        logs=advice.logs,
+        queries=advice.queries,
+        first=None if advice.first is None else format_instant(advice.first),
+        last=None if advice.last is None else format_instant(advice.last),
+        has_estimates=advice.has_estimates,
+        proposals=[
+            _proposal(proposal, advice.objection(proposal)) for proposal in advice.proposals
+        ],
+        undeclared=[{"table": name, "queries": n} for name, n in advice.undeclared.items()],
+        unopened=[{"table": name, "message": text} for name, text in advice.unopened.items()],
+        left_out=advice.left_out,
+        diff=advice.diff,
+        written=None if view.written is None else list(view.written),
+    )
+
+
+def _proposal(proposal: Proposal, by_hand: str | None) -> Payload:
+    last = proposal.last_read
+    return {
+        "table": proposal.table,
+        "change": proposal.change.value,
+        "columns": list(proposal.columns),
+        "refers_to": None
+        if proposal.other is None
+        else {"table": proposal.other, "columns": list(proposal.other_columns)},
+        "queries": proposal.queries,
+        "roles": {role.value: number for role, number in proposal.roles.items()},
+        "q_error": proposal.q_error,
+        "size_bytes": proposal.size_bytes,
+        "last_read": None if last is None else format_instant(last),
+        "by_hand": by_hand,
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import count, size, visible
 from lancestat.presentation import views, words
+from lancestat.presentation.advice import HEAD, advice_notes, advice_title, proposal_cells
 from lancestat.presentation.terminal import CONSOLE, ZERO_WIDTH_SPACE
 
 if TYPE_CHECKING:
@@ -189,6 +190,27 @@ class _LimitedText:
                 self.lines(block)
         if left:
             self.lines("", f"*{count(left, f'{noun} is', f'{noun}s are')} left out for length.*")
+
+
+@FORMAT.renders(views.AdviceView)
+def _advice(view: views.AdviceView, page: views.Page) -> list[str]:
+    """Return the proposals with their evidence, what is not in the diff, and the diff, folded."""
+    advice = view.advice
+    lines = [f"### lancestat: advice for {prose(advice.project)}", "", advice_title(advice), ""]
+    if advice.proposals:
+        lines += [f"| {' | '.join(HEAD)} |", f"|{'---|' * (len(HEAD) - 1)}--:|"]
+        for proposal in advice.proposals:
+            table, change, columns, evidence, read = proposal_cells(proposal)
+            lines.append(f"| {cell(table)} | {change} | {cell(columns)} | {evidence} | {read} |")
+    else:
+        lines.append("Nothing to change.")
+    for note in advice_notes(view):
+        lines += ["", prose(page.redacted(note))]
+    if advice.diff:
+        diff = visible(page.redacted(advice.diff), keep="\n").split("\n")
+        fence = "`" * max(3, _longest_run(advice.diff) + 1)
+        lines += ["", _folded("the change", [f"{fence}diff", *diff, fence])]
+    return lines
 
 
 def _side(label: str) -> str:

@@ -16,6 +16,7 @@ from lancestat.formats import (
     visible,
 )
 from lancestat.presentation import views, words
+from lancestat.presentation.advice import advice_lines
 from lancestat.presentation.explanations import (
     change_words,
     comparison_notes,
@@ -583,3 +584,8 @@ def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
         head, rows, right = estimates(explanation.columns)
         lines += table(rows, head=head, right=right, indent="    ")
     return lines
+
+
+@FORMAT.renders(views.AdviceView)
+def _advice(view: views.AdviceView, page: views.Page) -> Iterator[str]:
+    return (visible(page.redacted(line), keep=PAINT) for line in advice_lines(view, page))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lancestat.runs.result import RunResult
     from lancestat.spec.model import Node, Policy, Source
     from lancestat.tables.table_status import TableStatus
+    from lancestat.workload.advice import Advice
 
 # In the order in which help lists them; a module is imported when its format is asked for.
 FORMATS = {
@@ -226,3 +227,10 @@ class DiffView(NamedTuple):
     """The meaning of a change of the project."""
 
     diff: Diff
+
+
+class AdviceView(NamedTuple):
+    """Proposals for the YAML; `written` names the files that were changed, None if none should."""
+
+    advice: Advice
+    written: tuple[str, ...] | None = None

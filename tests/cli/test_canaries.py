@@ -21,6 +21,7 @@ from lancestat.spec.model import node_digest
 from lancestat.state.values import RunRecord
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
 from tests.cli.conftest import Lancestat
+from tests.workload.logs import operator, scan, write_log
 
 # Commands whose output stays private, and commands whose output may be published.
 PERSONAL = (
@@ -41,6 +42,8 @@ PERSONAL = (
     ("unpublish",),
     ("unpublish", "--output", "json"),
     ("retry",),
+    ("advise", "events"),
+    ("advise", "events", "--output", "json"),
 )
 PUBLIC = (
     ("validate",),
@@ -54,6 +57,7 @@ PUBLIC = (
     ("diff", "HEAD~1", "--output", "markdown", "--no-datasets"),
     ("diff", "HEAD", "."),
     ("docs", "--out", "site"),
+    ("advise", "events", "--output", "markdown"),
 )
 
 
@@ -71,6 +75,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(folder, "commit", "-qm", "whole")
     rows = pa.table({"id": [1, 2, 3], "v": [[1.0], [2.0], [3.0]]})
     lance.write_dataset(rows, str(folder / ORDINARY["C_LAKE"] / "orders.lance"))
+    write_log(folder / "events", operator("Filter", "Filter (id#1L > 1)", scan("orders", "id#1L")))
     return folder
 
 

@@ -55,6 +55,7 @@ NOT_RUN = {
         "docs/how-to/operations.md",
         "lancestat runs 4f0c",
     ): "its run is somebody's; see tests/cli/test_runs.py",
+    ("docs/how-to/advise.md", "*"): "its logs are somebody's; see tests/integration/test_advise.py",
     ("CONTRIBUTING.md", "*"): "works on the checkout, and runs all tests",
     ("docs/release.md", "*"): "tests/documents/test_release.py makes a release of a copy",
     ("docs/how-to/uninstall.md", "*"): "tests/integration/test_uninstall.py runs them",

@@ -1,0 +1,260 @@
+"""Changes of YAML in its own text: comments, quotes, order and anchors stay as they are.
+
+A parser gives positions, and the text between them is kept byte for byte. What a change has to
+touch has to be written where the change goes: behind an alias or a merge key it is written for
+others too, and such a change is refused (`CannotEditError`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from lancestat.spec.document import plain_scalar
+
+# A value to write: text, a number, a boolean, a list or a mapping of them.
+Value = str | int | bool | Sequence["Value"] | Mapping[str, "Value"]
+
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
+
+
+class CannotEditError(Exception):
+    """A place in a file cannot be changed; the message says why, after "it"."""
+
+
+def flow(value: Value) -> str:
+    """Return a value as YAML on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        if (
+            _PLAIN.fullmatch(value)
+            and plain_scalar(value) == value
+            and value.lower() not in _WORDS_OF_YAML_1_1
+        ):
+            return value
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    return "[" + ", ".join(map(flow, value)) + "]"
+
+
+# Booleans of YAML 1.1, which other tools take them for.
+_WORDS_OF_YAML_1_1 = frozenset({"y", "n", "yes", "no", "on", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key of a mapping with its value, as they stand in a text."""
+
+    key: yaml.ScalarNode
+    value: yaml.Node
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether the value stands elsewhere, before the key."""
+        return _start(self.value) < _start(self.key)
+
+
+class SpecText:
+    """The text of one spec file, changed by one edit after the other."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def table(self, index: int) -> yaml.MappingNode:
+        """Return the table at a place in `tables`.
+
+        Raises:
+            CannotEditError: It is an alias, or no mapping.
+        """
+        # PyYAML's C parser counts bytes.
+        root = yaml.compose(self.text, Loader=yaml.SafeLoader)
+        entry = entry_of(root, "tables") if isinstance(root, yaml.MappingNode) else None
+        if entry is None or entry.is_alias or not isinstance(entry.value, yaml.SequenceNode):
+            raise CannotEditError("has no list of tables of its own")
+        item = entry.value.value[index]
+        if not isinstance(item, yaml.MappingNode) or _start(item) < _start(entry.value):
+            raise CannotEditError("has an alias in place of the table")
+        if index and _start(item) <= _start(entry.value.value[index - 1]):
+            raise CannotEditError("has an alias in place of the table")
+        return item
+
+    def names(self) -> list[str | None]:
+        """Return the names of the tables in their order, None for one that has none itself."""
+        root = yaml.compose(self.text, Loader=yaml.SafeLoader)
+        entry = entry_of(root, "tables") if isinstance(root, yaml.MappingNode) else None
+        names: list[str | None] = []
+        for item in entry.value.value if entry is not None else ():
+            name = entry_of(item, "name") if isinstance(item, yaml.MappingNode) else None
+            names.append(None if name is None else str(name.value.value))
+        return names
+
+    def scalars(self, index: int, path: Sequence[str]) -> list[str]:
+        """Return the scalars of a list that a table has, none where it has no such list."""
+        entry = self.entry(index, path)
+        listed = entry.value if entry is not None else None
+        if not isinstance(listed, yaml.SequenceNode):
+            return []
+        return [item.value for item in listed.value if isinstance(item, yaml.ScalarNode)]
+
+    def entry(self, index: int, path: Sequence[str]) -> Entry | None:
+        """Return what a table has under a path of keys, None where it has nothing.
+
+        Raises:
+            CannotEditError: It is reached through an alias, or comes from a merge key.
+        """
+        mapping: yaml.Node = self.table(index)
+        found = None
+        for key in path:
+            if not isinstance(mapping, yaml.MappingNode):
+                return None
+            found = entry_of(mapping, key)
+            if found is None:
+                if entry_of(mapping, "<<") is not None:
+                    raise CannotEditError("merges other mappings into the table")
+                return None
+            if found.is_alias:
+                raise CannotEditError(f"has an alias as '{key}'")
+            mapping = found.value
+        return found
+
+    def add_key(self, index: int, path: Sequence[str], key: str, value: Value) -> None:
+        """Add a key to a table, or to a mapping in it, after those that it has."""
+        at = self.entry(index, path) if path else None
+        mapping = self.table(index) if at is None else at.value
+        if not isinstance(mapping, yaml.MappingNode) or not mapping.value:
+            raise CannotEditError("has no mapping there")
+        first, last = mapping.value[0][0], mapping.value[-1]
+        if mapping.flow_style:
+            self._insert(_end(last[1]), f", {key}: {flow(value)}")
+            return
+        indent = " " * first.start_mark.column
+        self._insert_line(max(self._leaf_end(last[1], last[0]), _end(last[0])), indent, key, value)
+
+    def append(self, index: int, path: Sequence[str], items: Sequence[Value]) -> None:
+        """Append items to a list, in the style that it is written in."""
+        entry = self.entry(index, path)
+        if entry is None or not isinstance(entry.value, yaml.SequenceNode):
+            raise CannotEditError("has no list there")
+        listed = entry.value
+        if listed.flow_style:
+            texts = ", ".join(map(flow, items))
+            is_empty = not listed.value
+            at = _start(listed) + 1 if is_empty else self._own_end(listed)
+            at = self.text.index("[", _start(listed)) + 1 if is_empty else at
+            self._insert(at, texts if is_empty else f", {texts}")
+            return
+        indent = " " * listed.start_mark.column
+        text = "".join(f"\n{indent}- {flow(item)}" for item in items)
+        self._insert(self._line_end(self._leaf_end(listed.value[-1], listed)), text)
+
+    def replace(self, index: int, path: Sequence[str], value: Value) -> None:
+        """Put a value in place of a scalar."""
+        entry = self.entry(index, path)
+        if entry is None or not isinstance(entry.value, yaml.ScalarNode):
+            raise CannotEditError("has no single value there")
+        start, end = _start(entry.value), _end(entry.value)
+        self.text = self.text[:start] + flow(value) + self.text[end:]
+
+    def remove(self, index: int, path: Sequence[str], names: frozenset[str]) -> None:
+        """Remove scalars from a list, with their lines where each has its own.
+
+        Raises:
+            CannotEditError: One is not written there, or no item would be left.
+        """
+        for name in sorted(names):
+            entry = self.entry(index, path)
+            listed = entry.value.value if entry is not None else []
+            places = [
+                place
+                for place, item in enumerate(listed)
+                if isinstance(item, yaml.ScalarNode) and item.value == name
+            ]
+            is_listed = entry is not None and len(places) == 1 and len(listed) > 1
+            if entry is None or not isinstance(entry.value, yaml.SequenceNode) or not is_listed:
+                raise CannotEditError(f"does not list '{name}' once, beside others")
+            self._remove_item(entry.value, places[0])
+
+    def _remove_item(self, listed: yaml.CollectionNode, place: int) -> None:
+        item = listed.value[place]
+        if (
+            _start(item) < _start(listed)
+            or "&" in self.text[self._before(listed, place) : _start(item)]
+        ):
+            raise CannotEditError(f"has an anchor or an alias as '{item.value}'")
+        if not listed.flow_style:
+            start = self.text.rindex("\n", 0, _start(item))
+            self.text = self.text[:start] + self.text[self._line_end(_end(item)) :]
+        elif place:
+            self.text = self.text[: _end(listed.value[place - 1])] + self.text[_end(item) :]
+        else:
+            self.text = self.text[: _start(item)] + self.text[_start(listed.value[1]) :]
+
+    def _before(self, listed: yaml.Node, place: int) -> int:
+        return _end(listed.value[place - 1]) if place else _start(listed)
+
+    def _own_end(self, listed: yaml.Node) -> int:
+        """Return where the last item of a flow list ends, also if that is an alias."""
+        last = listed.value[-1]
+        before = listed if len(listed.value) == 1 else listed.value[-2]
+        if _start(last) > max(_start(before), _start(listed)):
+            return _end(last)
+        raise CannotEditError("has an alias at the end of the list")
+
+    def _leaf_end(self, node: yaml.Node, before: yaml.Node) -> int:
+        """Return where the last token of a value ends: blocks end before what comes next."""
+        if _start(node) < _start(before):
+            # An alias, which ends its line.
+            return self._line_end(_end(before))
+        if isinstance(node, yaml.ScalarNode):
+            if node.style in ("|", ">"):
+                return _start(node) + len(self.text[_start(node) : _end(node)].rstrip())
+            return _end(node)
+        assert isinstance(node, yaml.CollectionNode)
+        if node.flow_style or not node.value:
+            return _end(node)
+        if isinstance(node, yaml.MappingNode):
+            return max(
+                self._leaf_end(node.value[-1][1], node.value[-1][0]), _end(node.value[-1][0])
+            )
+        return self._leaf_end(node.value[-1], node)
+
+    def _insert_line(self, after: int, indent: str, key: str, value: Value) -> None:
+        text = f"\n{indent}{key}: {flow(value)}"
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            items = "".join(f"\n{indent}  - {flow(item)}" for item in value)
+            text = f"\n{indent}{key}:{items}"
+        self._insert(self._line_end(after), text)
+
+    def _line_end(self, position: int) -> int:
+        end = self.text.find("\n", position)
+        end = len(self.text) if end < 0 else end
+        return end - 1 if self.text[end - 1 : end] == "\r" else end
+
+    def _insert(self, position: int, text: str) -> None:
+        if "\r\n" in self.text:
+            text = text.replace("\n", "\r\n")
+        self.text = self.text[:position] + text + self.text[position:]
+
+
+def entry_of(mapping: yaml.MappingNode, key: str) -> Entry | None:
+    """Return a key that is written in a mapping, with its value."""
+    for name, value in mapping.value:
+        if isinstance(name, yaml.ScalarNode) and name.value == key:
+            return Entry(name, value)
+    return None
+
+
+def _start(node: yaml.Node) -> int:
+    return int(node.start_mark.index)
+
+
+def _end(node: yaml.Node) -> int:
+    return int(node.end_mark.index)

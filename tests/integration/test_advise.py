@@ -1,0 +1,133 @@
+"""Advice from the event logs of real sessions, whichever Spark is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lancestat.project import Project
+from lancestat.workload.advice import Change
+from lancestat.workload.queries import ColumnUse, Role
+from lancestat.workload.spark_events import LogReader, read_workload
+from tests.interpreted import short_lived
+from tests.runs.world import write_project
+
+pytestmark = pytest.mark.spark
+
+ROWS, CUSTOMERS = 4_000, 100
+ESTIMATES = ("spark.sql.ui.explainMode=cost", "spark.sql.cbo.enabled=true")
+LOGS = {
+    "plain": (*ESTIMATES, "spark.eventLog.compress=false", "spark.eventLog.rolling.enabled=false"),
+    "zstd": (*ESTIMATES, "spark.eventLog.compress=true", "spark.eventLog.rolling.enabled=true"),
+    "lz4": ("spark.eventLog.compress=true", "spark.eventLog.compression.codec=lz4"),
+    "snappy": (
+        "spark.eventLog.compress=true",
+        "spark.eventLog.compression.codec=snappy",
+        "spark.sql.adaptive.enabled=false",
+    ),
+}
+
+
+def make_tables(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    category = random.integers(0, 50, ROWS)
+    orders = {
+        "o_id": np.arange(ROWS),
+        "o_cust": random.integers(0, CUSTOMERS, ROWS),
+        "o_cat": category,
+        "o_sub": category * 3 + random.integers(0, 3, ROWS),
+        "o_day": random.integers(0, 365, ROWS),
+        "o_note": [f"note {number % 9}" for number in range(ROWS)],
+    }
+    customers = {"c_id": np.arange(CUSTOMERS), "c_nation": np.arange(CUSTOMERS) % 25}
+    lance.write_dataset(pa.table(orders), folder / "orders.lance")
+    lance.write_dataset(pa.table(customers), folder / "customers.lance")
+    write_project(folder, "orders", "customers").run().raise_for_status()
+
+
+def log_queries(folder: Path, *settings: str) -> Path:
+    """Run `logged_queries` in a process of its own, and return the folder of its log."""
+    events = folder / "events"
+    events.mkdir()
+    settings = (
+        *settings,
+        "spark.eventLog.enabled=true",
+        f"spark.eventLog.dir={events.as_uri()}",
+        "spark.sql.shuffle.partitions=2",
+    )
+    script = Path(__file__).with_name("logged_queries.py")
+    completed = subprocess.run(
+        [sys.executable, script, str(folder), *settings],
+        env={**os.environ, **short_lived()},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+    assert completed.returncode == 0, completed.stderr[-4_000:]
+    return events
+
+
+def cut(files: Iterable[Path]) -> None:
+    """Leave the first two thirds of each file."""
+    for path in files:
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) * 2 // 3])
+
+
+@pytest.mark.parametrize("how", LOGS)
+def test_advice_from_a_log(tmp_path: Path, how: str) -> None:
+    make_tables(tmp_path)
+    events = log_queries(tmp_path, *LOGS[how])
+    reader = read_workload([events])
+    check_workload(reader, tmp_path)
+    assert reader.left_out_words == ""
+    assert reader.workload.has_estimates == (how in ("plain", "zstd"))
+    check_advice(Project.load(tmp_path), events)
+    copy = tmp_path / "cut"
+    shutil.copytree(events, copy)
+    cut(path for path in copy.rglob("*") if path.is_file() and path.stat().st_size)
+    less = read_workload([copy])
+    assert 0 < less.workload.queries < reader.workload.queries
+    assert less.left_out_words != ""
+
+
+def check_workload(reader: LogReader, folder: Path) -> None:
+    workload = reader.workload
+    assert "SECRET" not in repr(reader)
+    assert workload.tables["orders"].queries == 4
+    assert workload.tables["customers"].queries == 2
+    assert workload.tables[str(folder / "orders.lance")].queries == 1
+    assert not any("parquet" in name for name in workload.tables)
+    both = workload.sets["orders", ("o_cat", "o_sub")]
+    assert both.roles == {Role.EQUALITY: 1, Role.GROUP: 1}
+    assert workload.sets["orders", ("o_day",)].roles == {Role.RANGE: 1}
+    joins = {(join.table, join.columns, join.other, join.other_columns) for join in workload.joins}
+    assert ("orders", ("o_cust",), "customers", ("c_id",)) in joins
+    assert all(isinstance(join, ColumnUse) for join in workload.joins)
+
+
+def check_advice(project: Project, events: Path) -> None:
+    advice = project.advise([events])
+    proposed = {(each.table, each.change, each.columns) for each in advice.proposals}
+    assert proposed >= {
+        ("orders", Change.GROUP, ("o_cat", "o_sub")),
+        ("orders", Change.REFERENCE, ("o_cust",)),
+        ("orders", Change.HISTOGRAM, ("o_day",)),
+        ("orders", Change.COMMON_VALUES, ("o_note",)),
+        ("customers", Change.KEY, ("c_id",)),
+    }
+    assert advice.undeclared == {}
+    errors = {each.columns: each.q_error for each in advice.proposals}
+    group = errors["o_cat", "o_sub"]
+    # Of 4,000 rows about 27 pass; without statistics of both together Spark expects another number.
+    assert group is None if not advice.has_estimates else group is not None and group > 2

@@ -1,0 +1,276 @@
+"""What `lancestat advise` proposes for a project, and what it does to its files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from lancestat.cli.main import cli
+from lancestat.project import Project
+from tests.conftest import Golden
+from tests.workload.logs import NOON, ended, lines, operator, scan, stage, started, write_log
+
+SPECS = """\
+# Our tables.
+tables:
+  # One row per order.
+  - name: orders
+    uri: orders.lance   # beside the specs
+    columns: [o_id, 'o_old'] # those of joins
+    tags: [nightly]
+
+  - name: customers
+    uri: customers.lance
+    columns:
+      exclude:
+        - c_name   # nobody asks
+        - c_note
+"""
+
+ORDERS = scan("orders", "o_id#1L", "o_cat#2L", "o_day#3L")
+CUSTOMERS = scan("customers", "c_id#7L", "c_name#8")
+CATEGORY = operator("Filter", "Filter (o_cat#2L = 7)", ORDERS)
+DAYS = operator("Filter", "Filter (o_day#3L > 7)", ORDERS)
+NAME = operator("Filter", "Filter (c_name#8 = TOP-SECRET)", CUSTOMERS)
+OTHER = operator("Filter", "Filter (x#9L = 1)", scan("/lake/others.lance", "x#9L"))
+
+Advise = Callable[..., Result]
+
+
+@pytest.fixture
+def advise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Advise:
+    """Run the command over a log of some plans, in a project with two tables."""
+    ids = {"o_id": [1, 2, 3], "o_old": [1, 2, 3], "o_cat": [1, 1, 2], "o_day": [1, 2, 3]}
+    lance.write_dataset(pa.table(ids), tmp_path / "orders.lance")
+    names = {"c_id": [1, 2], "c_name": ["a", "b"], "c_note": ["c", "d"]}
+    lance.write_dataset(pa.table(names), tmp_path / "customers.lance")
+    (tmp_path / "lancestat_project.yml").write_text(
+        "name: shop\ndefault_target: dev\ntargets:\n  dev: {state: state}\n"
+    )
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "shop.yml").write_text(SPECS)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*plans: Any, options: tuple[str, ...] = ()) -> Result:
+        write_log(tmp_path / "app-1", *plans)
+        return CliRunner().invoke(cli, ["advise", "app-1", *options], prog_name="lancestat")
+
+    return run
+
+
+def unsized(text: str) -> str:
+    """Sizes depend on the version of Lance that wrote the tables."""
+    return re.sub(r'\b\d{3} B|(?<="size_bytes": )\d+', "SIZE", text)
+
+
+def specs() -> str:
+    return Path("specs/shop.yml").read_text()
+
+
+def test_the_text_has_evidence_and_the_diff(advise: Advise, golden: Golden) -> None:
+    result = advise(CATEGORY, CATEGORY, DAYS, NAME, OTHER)
+    assert result.exit_code == 0, result.output
+    golden("cli/advise.txt", unsized(result.stdout))
+    assert specs() == SPECS
+
+
+def test_markdown_is_for_pull_requests(advise: Advise, golden: Golden) -> None:
+    result = advise(CATEGORY, DAYS, NAME, OTHER, options=("--output", "markdown"))
+    golden("cli/advise.md", unsized(result.stdout))
+
+
+def test_json_has_all_that_is_known(advise: Advise, golden: Golden) -> None:
+    result = advise(CATEGORY, DAYS, NAME, OTHER, options=("--output", "json"))
+    golden("cli/advise.json", unsized(result.stdout))
+
+
+def test_write_keeps_comments_order_and_quotes(advise: Advise) -> None:
+    result = advise(CATEGORY, DAYS, NAME, options=("--write",))
+    assert result.exit_code == 0, result.output
+    assert specs() == SPECS.replace(
+        "[o_id, 'o_old'] # those of joins\n    tags: [nightly]",
+        "[o_id, 'o_old', o_cat, o_day] # those of joins\n    tags: [nightly]\n    histogram: true\n"
+        "    common_values: {columns: [o_cat]}",
+    ).replace("        - c_name   # nobody asks\n", "").replace(
+        "        - c_note\n", "        - c_note\n    common_values: {columns: [c_name]}\n"
+    )
+    again = advise(CATEGORY, DAYS, NAME, options=("--output", "json"))
+    assert json.loads(again.stdout)["proposals"] == []
+
+
+def test_a_link_to_a_spec_file_stays_one(advise: Advise) -> None:
+    Path("specs/shop.yml").rename("shop.yml")
+    Path("specs/shop.yml").symlink_to("../shop.yml")
+    advise(CATEGORY, options=("--write",))
+    assert Path("specs/shop.yml").is_symlink()
+    assert "o_cat" in Path("shop.yml").read_text()
+
+
+def test_rare_uses_can_be_left_out(advise: Advise) -> None:
+    result = advise(CATEGORY, CATEGORY, NAME, options=("--min-queries", "2", "--output", "json"))
+    proposals = json.loads(result.stdout)["proposals"]
+    assert {tuple(each["columns"]) for each in proposals} == {("o_cat",)}
+
+
+def test_columns_of_patterns_are_for_people(advise: Advise) -> None:
+    text = SPECS.replace("[o_id, 'o_old']", "{types: [string]}")
+    Path("specs/shop.yml").write_text(text)
+    result = advise(CATEGORY, options=("--write",))
+    shown = " ".join(result.stdout.split())
+    assert "To change by hand: orders, column o_cat: specs/shop.yml lists no columns" in shown
+    assert "To change by hand: orders, common values o_cat: it needs column o_cat." in shown
+    assert specs() == text
+
+
+def test_a_table_that_cannot_be_opened_is_named(advise: Advise) -> None:
+    Path("orders.lance").rename("gone.lance")
+    result = advise(CATEGORY, NAME, options=("--output", "json"))
+    advice = json.loads(result.stdout)
+    assert [each["table"] for each in advice["unopened"]] == ["orders"]
+    assert {each["table"] for each in advice["proposals"]} == {"customers"}
+
+
+def test_a_plan_may_name_a_table_by_its_uri(advise: Advise) -> None:
+    path = Path("orders.lance").resolve()
+    plan = operator("Filter", "Filter (o_cat#2L = 7)", scan(str(path), "o_cat#2L"))
+    first, *_ = json.loads(advise(plan, options=("--output", "json")).stdout)["proposals"]
+    assert (first["table"], first["columns"]) == ("orders", ["o_cat"])
+
+
+def at(days: int, *plans: Any, path: str) -> Path:
+    """A log of queries so many days after noon of the first."""
+    return write_log(Path(path), *plans, at=NOON + timedelta(days=days))
+
+
+@pytest.mark.parametrize(("days", "unused"), [(89, []), (91, ["o_old"])])
+def test_columns_that_are_not_read_for_90_days_are_proposed_for_removal(
+    advise: Advise, days: int, unused: list[str]
+) -> None:
+    at(0, scan("orders", "o_id#1L", "o_old#4L", "o_cat#2L"), path="early")
+    at(days, scan("orders", "o_id#1L"), path="late")
+    proposals = Project.load().advise(["early", "late"]).proposals
+    assert [column for each in proposals for column in each.columns] == unused
+    assert all(
+        each.last_read == datetime(2026, 1, 1, 12, tzinfo=timezone.utc) for each in proposals
+    )
+
+
+def test_columns_may_be_in_use_where_a_plan_does_not_list_them_all(advise: Advise) -> None:
+    at(0, scan("orders", "o_id#1L"), path="early")
+    at(91, scan("orders", "o_id#1L", "... 25 more fields"), path="late")
+    assert Project.load().advise(["early", "late"]).proposals == ()
+
+
+def test_a_table_that_is_not_queried_keeps_its_columns(advise: Advise) -> None:
+    at(0, ORDERS, path="early")
+    at(91, CUSTOMERS, path="late")
+    proposals = Project.load().advise(["early", "late"]).proposals
+    assert [each.table for each in proposals] == []
+
+
+def test_removing_a_column_leaves_the_others(advise: Advise) -> None:
+    at(0, ORDERS, path="early")
+    at(91, scan("orders", "o_id#1L"), path="late")
+    result = CliRunner().invoke(cli, ["advise", "early", "late", "--write"])
+    assert "read never" in result.stdout
+    assert specs() == SPECS.replace("[o_id, 'o_old']", "[o_id]")
+
+
+def test_the_q_error_is_part_of_the_evidence(advise: Advise) -> None:
+    statistics = "Statistics(sizeInBytes=1 B, rowCount=30)"
+    costs = f"== Optimized Logical Plan ==\nFilter (o_cat#2L = 7), {statistics}"
+    plan = operator("Filter", "Filter (o_cat#2L = 7)", ORDERS, rows=5)
+    Path("log").write_bytes(lines(started(plan, text=costs), stage({5: 3}), ended()))
+    proposal, *_ = Project.load().advise(["log"]).proposals
+    assert proposal.q_error == 10
+    assert proposal.evidence == "1 query (equality 1), q-error 10.0"
+
+
+LINES = scan("lines", "l_order#11L", "l_cust#12L", "l_kind#13L", "l_part#14L")
+JOIN = operator("SortMergeJoin", "SortMergeJoin [l_order#11L], [o_id#1L], Inner", LINES, ORDERS)
+GROUPED = operator(
+    "HashAggregate", "HashAggregate(keys=[l_kind#13L, l_part#14L], functions=[])", LINES
+)
+
+
+@pytest.fixture
+def joined(advise: Advise) -> Advise:
+    """The command in a project with a third table, analyzed."""
+    rows = pa.table({name: [1, 1, 2, 2] for name in ("l_order", "l_cust", "l_kind", "l_part")})
+    lance.write_dataset(rows, "lines.lance")
+    Path("specs/lines.yml").write_text("tables:\n- name: lines\n  uri: lines.lance\n")
+    Project.load().run().raise_for_status()
+    return advise
+
+
+def test_joins_with_a_key_are_references(joined: Advise) -> None:
+    result = joined(JOIN, options=("--write",))
+    assert result.exit_code == 0, result.output
+    assert Path("specs/lines.yml").read_text() == (
+        "tables:\n- name: lines\n  uri: lines.lance\n  references:\n"
+        "    - {columns: [l_order], table: orders, to: [o_id]}\n"
+    )
+    assert "tags: [nightly]\n    keys:\n      - [o_id]\n" in specs()
+    tables = {table.name: table for table in Project.load().spec.tables}
+    assert tables["orders"].keys == (("o_id",),)
+    [reference] = tables["lines"].references
+    assert (reference.columns, reference.table, reference.to) == (("l_order",), "orders", ("o_id",))
+    assert Project.load().advise(["app-1"]).proposals == ()
+
+
+def test_columns_that_are_used_together_are_a_group(joined: Advise) -> None:
+    joined(GROUPED, options=("--write",))
+    assert Path("specs/lines.yml").read_text() == (
+        "tables:\n- name: lines\n  uri: lines.lance\n  groups:\n    - [l_kind, l_part]\n"
+    )
+    assert Project.load().advise(["app-1"]).proposals == ()
+
+
+def test_groups_go_beside_those_that_are_declared(joined: Advise) -> None:
+    text = "tables:\n- name: lines\n  uri: lines.lance\n  groups: [[l_cust, l_part]] # mine\n"
+    Path("specs/lines.yml").write_text(text)
+    joined(GROUPED, options=("--write",))
+    expected = text.replace("]] # mine", "], [l_kind, l_part]] # mine")
+    assert Path("specs/lines.yml").read_text() == expected
+
+
+def test_columns_with_a_key_are_no_group(joined: Advise) -> None:
+    text = "HashAggregate(keys=[o_id#1L, o_cat#2L], functions=[])"
+    proposals = json.loads(
+        joined(operator("HashAggregate", text, ORDERS), options=("--output", "json")).stdout
+    )["proposals"]
+    assert [each["change"] for each in proposals] == ["column"]
+
+
+def test_a_reference_has_columns_of_one_type(joined: Advise) -> None:
+    plan = operator(
+        "SortMergeJoin", "SortMergeJoin [c_name#8], [o_id#1L], Inner", CUSTOMERS, ORDERS
+    )
+    Path("app").write_bytes(lines(started(plan), ended()))
+    changes = {each.change.value for each in Project.load().advise(["app"]).proposals}
+    assert changes == {"column", "key"}
+
+
+def test_a_table_gets_no_more_groups_than_it_may_have(joined: Advise) -> None:
+    columns = {f"w{number}": [1, 1] for number in range(12)}
+    lance.write_dataset(pa.table(columns), "wide.lance")
+    Path("specs/wide.yml").write_text("tables:\n- name: wide\n  uri: wide.lance\n")
+    wide = scan("wide", *(f"w{number}#{number + 50}L" for number in range(12)))
+    plans = [
+        operator("HashAggregate", f"HashAggregate(keys=[w{a}#{a + 50}L, w{b}#{b + 50}L])", wide)
+        for a in range(12)
+        for b in range(a)
+    ]
+    result = joined(*plans, options=("--write",))
+    assert result.exit_code == 0, result.output
+    [table] = [table for table in Project.load().spec.tables if table.name == "wide"]
+    assert len(table.groups) == 32

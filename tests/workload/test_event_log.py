@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from lancestat.errors import EventLogUnreadable
+from lancestat.workload import event_log
+from lancestat.workload.event_log import LeftOut, find_logs, read_lines
+from lancestat.workload.spark_events import read_workload
+from tests.workload.logs import ended, lines, operator, scan, stage, started, write_log
+
+FILTER = operator("Filter", "Filter (o_day#2 = 7)", scan("orders", "o_id#1L", "o_day#2"))
+
+
+def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(EventLogUnreadable, match="nothing-here: No such file"):
+        list(find_logs([tmp_path / "nothing-here"]))
+
+
+def test_a_rolled_log_is_read_in_the_order_of_its_numbers(tmp_path: Path) -> None:
+    folder = tmp_path / "eventlog_v2_app-1"
+    folder.mkdir()
+    for name in ("events_10_app-1", "events_9_app-1.zstd", "appstatus_app-1", "events_2_app-1"):
+        (folder / name).touch()
+    [log] = find_logs([tmp_path])
+    assert [path.name for path in log] == [
+        "events_2_app-1",
+        "events_9_app-1.zstd",
+        "events_10_app-1",
+    ]
+
+
+def test_hidden_files_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / ".app-1.crc").touch()
+    write_log(tmp_path / "app-1", FILTER)
+    assert read_workload([tmp_path]).logs == 1
+
+
+def test_a_query_may_go_on_in_the_next_file_of_a_rolled_log(tmp_path: Path) -> None:
+    folder = tmp_path / "eventlog_v2_app-1"
+    folder.mkdir()
+    (folder / "events_1_app-1").write_bytes(lines(started(FILTER)))
+    (folder / "events_2_app-1").write_bytes(lines(ended()))
+    reader = read_workload([tmp_path])
+    assert (reader.logs, reader.workload.queries, reader.left_out_words) == (1, 1, "")
+
+
+@pytest.mark.parametrize("cut", [1, 40, 200])
+def test_a_log_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, cut: int) -> None:
+    content = lines(started(FILTER, 0), ended(0), started(FILTER, 1))
+    (tmp_path / "app-1.inprogress").write_bytes(content[:-cut])
+    reader = read_workload([tmp_path])
+    assert reader.workload.queries == 1 + (cut == 1)
+    assert reader.left_out_words == ("" if cut == 1 else "1 line that is no event")
+
+
+def test_a_compressed_log_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    events = [event for id in range(500) for event in (started(FILTER, id), ended(id))]
+    content = gzip.compress(lines(*events))
+    (tmp_path / "app-1").write_bytes(content[: len(content) // 2])
+    reader = read_workload([tmp_path])
+    assert 100 < reader.workload.queries < 500
+    assert "1 file that is cut off or damaged" in reader.left_out_words
+
+
+def test_files_of_other_tools_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no JSON\n" * 3)
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": []}))
+    (tmp_path / "picture.png").write_bytes(bytes(range(256)) * 50)
+    write_log(tmp_path / "app-1", FILTER)
+    reader = read_workload([tmp_path])
+    assert reader.left_out_words == "3 files that are no event logs"
+    assert reader.workload.queries == 1
+
+
+def test_long_lines_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(event_log, "CHUNK_BYTES", 100)
+    path = tmp_path / "app-1"
+    path.write_bytes(b"a" * 2000 + b"\nshort\n" + b"b" * 5000)
+    left_out = LeftOut()
+    assert list(read_lines(path, left_out)) == [b"short"]
+    assert str(left_out) == "2 lines longer than 64 MB"
+
+
+def test_nothing_of_a_query_is_held_but_names_of_tables_and_columns(tmp_path: Path) -> None:
+    text = "Filter (((o_note#3 = TOP-SECRET) AND (o_day#2 > 7)) AND Contains(o_note#3, TOP-SECRET))"
+    plan = operator("Filter", text, scan("orders", "o_day#2", "o_note#3"), rows=5)
+    path = tmp_path / "app-1"
+    path.write_bytes(lines(started(plan, text=text), stage({5: 3}), ended()))
+    reader = read_workload([path])
+    assert reader.workload.queries == 1
+    assert ("orders", ("o_note",)) in reader.workload.sets
+    assert "SECRET" not in repr(reader)
