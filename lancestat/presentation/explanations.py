@@ -220,8 +220,7 @@ def side_cells(name: str, side: Side) -> tuple[str, ...]:
     times = (duration(side.seconds), span, duration(side.planning_seconds))
     if plan.worst is not None:
         return (name, *times, error_words(plan.operators[plan.worst]))
-    is_known = any(operator.q_error is not None for operator in plan.operators)
-    return (name, *times, "none is wrong" if is_known else "")
+    return (name, *times, "none is wrong" if plan.is_cost_based else "no rows are estimated")
 
 
 def comparison_notes(comparison: Comparison) -> Iterator[str]:

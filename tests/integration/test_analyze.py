@@ -22,6 +22,7 @@ from lancestat.query.sql.statement import QueryText, parse
 from lancestat.spark.session import active
 from tests.interpreted import INTERPRETED
 from tests.runs.world import write_project
+from tests.versions.needs import empty_relations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -216,6 +217,20 @@ def test_subqueries_have_run_too(shop: SparkSession, adaptive: str) -> None:
     assert 300 in {true_rows(operator) for operator in below if operator.actual}
     shown = str(lancestat.explain(shop.sql(query), analyze=True))
     assert shown.count("Subquery") == 1
+
+
+@empty_relations
+def test_a_plan_that_is_found_to_return_nothing_has_what_ran(shop: SparkSession) -> None:
+    shop.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    query = """
+        select o_day, count(*) from orders join customers on o_customer = c_id
+        where c_nation % 7 = 8 group by o_day
+    """
+    plan = analyzed(shop.sql(query))
+    assert plan.operators[0].text.startswith("EmptyRelation")
+    assert "customers" in {scan.table for scan in plan.scans}
+    [empty] = [operator for operator in named(plan, "Filter") if "c_nation" in operator.text]
+    assert true_rows(empty) == 0
 
 
 def test_an_exchange_that_is_used_twice_is_run_once(shop: SparkSession) -> None:

@@ -20,6 +20,9 @@ ansi_by_default = pytest.mark.skipif(
 newest = pytest.mark.skipif(
     SPARK < (4, 3), reason="documents show what the newest Spark plans and prints"
 )
+empty_relations = pytest.mark.skipif(
+    SPARK < (4, 0), reason="this Spark forgets the plan of what returns no rows"
+)
 connect_server = pytest.mark.skipif(
     SPARK < (4, 0), reason="PySpark has no Connect server before 4.0"
 )

@@ -18,7 +18,7 @@ from lancestat.query.sql.statement import (
     QueryText,
     explain_failure,
 )
-from lancestat.query.table import CBO, ENABLED, OWN_SPARK_PREFIX, PUSHDOWN, SPARK_PREFIX
+from lancestat.query.table import CBO, ENABLED, ESTIMATES, OWN_SPARK_PREFIX, PUSHDOWN, SPARK_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ WITHOUT_STATISTICS = {
     "spark.sql.cbo.joinReorder.enabled": "false",
     f"{SPARK_PREFIX}{ENABLED}": "false",
     f"{OWN_SPARK_PREFIX}{PUSHDOWN}": "false",
-    f"{OWN_SPARK_PREFIX}estimates.enabled": "false",
+    f"{OWN_SPARK_PREFIX}{ESTIMATES}": "false",
 }
 
 
@@ -164,7 +164,7 @@ def plan_changes(before: PlanExplanation, after: PlanExplanation) -> Iterator[Pl
     """Yield what differs between two plans of one query, without and with statistics."""
     former, latter = _traits(before), _traits(after)
     for key in dict.fromkeys((*former, *latter)):
-        sides = [" and ".join(traits.get(key, ())) or "none" for traits in (former, latter)]
+        sides = ["; ".join(traits.get(key, ())) or "none" for traits in (former, latter)]
         if sides[0] != sides[1]:
             yield PlanChange(key[0], key[2], *sides)
 

@@ -21,6 +21,7 @@ _KEEPING_ROWS = ("Exchange", "Project", "Sort", "Window")
 _WRAPPERS = ("AQEShuffleRead", "ColumnarToRow", "InputAdapter", "WholeStageCodegen")
 _PIPELINE = "WholeStageCodegen"
 _STAGE = "QueryStage"
+EMPTY = "EmptyRelation"
 _OWN_TIMES = (
     "aggTime",
     "broadcastTime",
@@ -115,6 +116,25 @@ def inner(plan: Any) -> Any | None:
     if name.endswith(_STAGE):
         return plan.plan()
     return sequence(plan.children())[0] if name.startswith(_WRAPPERS) else None
+
+
+def stages_below(empty: Any) -> list[Any]:
+    """Return the stages that ran before adaptive execution saw that a plan returns no rows."""
+    found = []
+    for leaf in sequence(empty.logical().collectLeaves()):
+        kind = leaf.getClass().getSimpleName()
+        if kind == EMPTY:
+            # What is above an empty relation is one too.
+            found += stages_below(leaf)
+        elif kind == "LogicalQueryStage":
+            found += _materialized(leaf.physicalPlan())
+    return found
+
+
+def _materialized(plan: Any) -> list[Any]:
+    if plan.nodeName().endswith(_STAGE):
+        return [plan] if plan.isMaterialized() else []
+    return [stage for child in sequence(plan.children()) for stage in _materialized(child)]
 
 
 def is_pipeline(plan: Any) -> bool:

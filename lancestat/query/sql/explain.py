@@ -10,6 +10,7 @@ from lancestat.query.estimates import PushDown, PushDownReason
 from lancestat.query.plans.cardinality import SPARKS
 from lancestat.query.read.relation import planning_service
 from lancestat.query.sql.execution import (
+    EMPTY,
     LogicalEstimates,
     inner,
     is_pipeline,
@@ -19,6 +20,7 @@ from lancestat.query.sql.execution import (
     run,
     seconds_of,
     sequence,
+    stages_below,
 )
 from lancestat.query.sql.explanation import (
     Actual,
@@ -217,7 +219,7 @@ class _Reader:
             self._read_subquery(child, depth + 1, above)
         if name == "InMemoryTableScan":
             self._read(plan.relation().cachedPlan(), depth + 1, _Above())
-        for child in inputs:
+        for child in stages_below(plan) if name == EMPTY else inputs:
             self._read(child, depth + 1, above.below(plan, name))
 
     def _within(self, plan: Any, above: _Above) -> Any | None:
