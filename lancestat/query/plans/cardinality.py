@@ -111,9 +111,15 @@ def _other(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) ->
         for below, own in zip(inputs, sparks, strict=True):
             if own:
                 rows, at_most = rows * below.rows / own, at_most * below.at_most / own
+    limit = _limit_of(operator, inputs)
     if rows is None or at_most is None:
-        return None
-    rows = min(rows, _limit_of(operator, inputs))
+        if math.isinf(limit):
+            return None
+        if operator.kind == "filter":
+            return restrict(inputs[0], operator.conditions, None)
+        rows = at_most = limit
+        evidence = "guess"
+    rows = min(rows, limit)
     columns = _both(inputs).columns
     kept = {id: columns[id] for id in operator.output if id in columns}
     samples = {index: sample for facts in inputs for index, sample in facts.samples.items()}
@@ -125,8 +131,8 @@ def _limit_of(operator: Operator, inputs: Sequence[Facts]) -> float:
 
     It takes all pairs of rows for joined then.
     """
-    if operator.kind in ("filter", "aggregate"):
-        return inputs[0].rows
+    if len(inputs) == 1:
+        return inputs[0].rows if operator.kind in ("filter", "aggregate") else math.inf
     pairs = [condition for condition in operator.conditions if condition.is_equality]
     if operator.kind != "join" or not pairs:
         return math.inf

@@ -139,7 +139,7 @@ def _modelled(
     for condition, filter in zip(conditions, filters, strict=True):
         parts = [] if filter is None else list(flattened(filter, And))
         of_one = [(part, _only_column(part)) for part in parts]
-        if parts and all(name is not None for _, name in of_one):
+        if parts and all(name in facts.columns or _asks_for_null(part) for part, name in of_one):
             for part, name in of_one:
                 by_column.setdefault(name or "", []).append(part)
         else:
@@ -161,6 +161,12 @@ def _modelled(
     at_most = min(1.0, max(damped, expected * doubt))
     words = ", ".join(dict.fromkeys(evidence)) or "no condition"
     return Share(expected, at_most, words), columns
+
+
+def _asks_for_null(filter: Filter) -> bool:
+    return isinstance(filter, IsNull) or (
+        isinstance(filter, Not) and isinstance(filter.operand, IsNull)
+    )
 
 
 def _only_column(filter: Filter) -> str | None:
@@ -189,7 +195,7 @@ def _with_sample(model: Share, sample: Passing, filters: Sequence[Filter | None]
 
 def _share_of(facts: Facts, condition: Condition, filter: Filter | None) -> float:
     """Return the share of rows that pass a condition on several columns, or an unknown one."""
-    if filter is not None:
+    if filter is not None and all(name in facts.columns for name in columns_of(filter)):
         return share(facts, filter)
     return condition_share(facts, condition)
 

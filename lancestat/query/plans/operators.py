@@ -16,7 +16,7 @@ class Condition:
     `filter` is one for `read_filters` where columns are compared with literals. Where two columns
     are compared, `compares` is the operator between `left` and `right`; without `right`, the other
     side is one value that only the query finds out, as that of a subquery. Else it is only known
-    which columns it needs.
+    which columns it needs. `is_shifted` is whether a constant is added to a side.
     """
 
     columns: tuple[str, ...]
@@ -24,11 +24,12 @@ class Condition:
     compares: str = ""
     left: str = ""
     right: str = ""
+    is_shifted: bool = False
 
     @property
     def is_equality(self) -> bool:
         """Whether it is an equality of two columns, such as the keys of a join."""
-        return self.compares in ("=", "<=>") and bool(self.right)
+        return self.compares in ("=", "<=>") and bool(self.right) and not self.is_shifted
 
     @classmethod
     def of(cls, message: Json) -> Condition:

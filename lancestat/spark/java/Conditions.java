@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.Add;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
@@ -14,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression$;
+import org.apache.spark.sql.catalyst.expressions.Subtract;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
@@ -59,13 +61,20 @@ final class Conditions {
       BinaryComparison comparison = (BinaryComparison) compared;
       Attribute left = attribute((Expression) comparison.left());
       Attribute right = attribute((Expression) comparison.right());
+      if (left == null && right != null) {
+        left = shifted((Expression) comparison.left());
+        node.put("is_shifted", left != null);
+      } else if (left != null && right == null) {
+        right = shifted((Expression) comparison.right());
+        node.put("is_shifted", right != null);
+      }
       if (left != null && right != null) {
         node.put("compares", isNegated ? "not " + comparison.symbol() : comparison.symbol());
         node.put("left", PlanQuestion.id(left)).put("right", PlanQuestion.id(right));
         return node;
       }
       // One value that is found out when the query runs, as that of a subquery.
-      boolean isRight = left != null && isOneValue((Expression) comparison.right());
+      boolean isRight = left != null && right == null && isOneValue((Expression) comparison.right());
       if (isRight || (right != null && isOneValue((Expression) comparison.left()))) {
         node.put("compares", isNegated ? "not " + comparison.symbol() : comparison.symbol());
         return node.put("left", PlanQuestion.id(isRight ? left : right));
@@ -76,6 +85,16 @@ final class Conditions {
       node.set("filter", filter);
     }
     return node;
+  }
+
+  /** The column to which a side adds a constant, as many values of which there are. */
+  private static Attribute shifted(Expression side) {
+    if (!(side instanceof Add || side instanceof Subtract) || side.references().size() != 1) {
+      return null;
+    }
+    Expression first = (Expression) side.children().apply(0);
+    Expression second = (Expression) side.children().apply(1);
+    return first.foldable() ? attribute(second) : second.foldable() ? attribute(first) : null;
   }
 
   private static boolean isOneValue(Expression side) {

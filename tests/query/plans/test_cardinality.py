@@ -172,3 +172,13 @@ def test_spark_s_estimate_is_at_most_what_keys_allow() -> None:
     group = operator("aggregate", 2, rows=10**7, keys=[{"of": "x"}], columns=[])
     groups = estimated(*SCANS, all_pairs, group)[3]
     assert groups is not None and groups.rows <= made.rows
+
+
+def test_where_spark_knows_nothing_either_a_guess_is_made() -> None:
+    """As above an existence join, of which Spark has no estimate."""
+    unknown = [{"columns": ["x"]}]
+    filter = operator("filter", 0, conditions=unknown)
+    join = operator("join", 1, 2, type="INNER", conditions=[equality("x", "y")], output=("o", "oc"))
+    group = operator("aggregate", 3, keys=[{"of": "x"}], columns=[])
+    made = estimated(SCANS[0], filter, {**SCANS[1]}, join, group)
+    assert [round(facts.rows) if facts else None for facts in made[1:]] == [6667, 1000, 6667, 6667]

@@ -146,3 +146,11 @@ def test_a_semi_join_whose_condition_never_holds() -> None:
     for type in ("LEFT SEMI", "LEFT ANTI"):
         made = joined(left.facts(), right.facts(), type, [equal("a", "b"), differ], no_groups)
         assert q_error(made.rows, 0 if type == "LEFT SEMI" else 1_000) <= 1.01
+
+
+def test_keys_to_which_a_constant_is_added() -> None:
+    shifted = Condition(("oc", "c"), compares="=", left="oc", right="c", is_shifted=True)
+    assert not shifted.is_equality
+    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [shifted], no_groups)
+    rows = CUSTOMERS.rows.with_columns(pl.col("c") + 5)
+    assert q_error(made.rows, true_rows(ORDERS.rows, rows, {"oc": "c"}, "inner")) <= 1.1
