@@ -17,6 +17,7 @@ from lancestat.query.plans.facts import (
     ColumnFacts,
     Facts,
     JointDistinct,
+    narrowed,
     tuples,
 )
 from lancestat.query.plans.joins import joined
@@ -242,7 +243,7 @@ def _grouped(
     key = column if column.key is None else keys[column.key]
     if key.of is None:
         return ColumnFacts(groups)
-    known = below.of(key.of)
+    known = narrowed(below, key.of)
     distinct = min(groups, known.among(below.rows))
     # Each value of a key is in one row where the key is all of it.
     return replace(known, distinct=max(1.0, distinct), rows_per_value=groups / max(1.0, distinct))
@@ -296,7 +297,8 @@ def _united(parts: Sequence[ColumnFacts], rows: Sequence[float]) -> ColumnFacts:
 def _expand(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
     [below], times = inputs, operator.details["times"]
     made = below.with_rows(below.rows * times, below.at_most * times, below.evidence)
-    return replace(made, unique=frozenset())
+    # The number of a grouping counts as one value: most groups are those of the finest.
+    return replace(_with_columns(below, operator.columns, made), unique=frozenset())
 
 
 def _limit(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:

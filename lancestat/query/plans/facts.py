@@ -105,6 +105,16 @@ def snapped(distinct: float, rows: float) -> float:
     return rows if rows and distinct >= _NEARLY_ALL * rows else distinct
 
 
+def narrowed(facts: Facts, id: str) -> ColumnFacts:
+    """Return a column with the bounds of the rows that conditions leave, where all are known."""
+    column = facts.of(id)
+    if column.origin is None or column.type is None or column.low is None:
+        return column
+    sample = facts.samples.get(column.origin[0])
+    bounds = sample and sample.bounds(column.origin[1], column.type)
+    return replace(column, low=bounds[0], high=bounds[1]) if bounds else column
+
+
 def tuples(
     facts: Facts, ids: Iterable[str], joint: JointDistinct, *, rows: float | None = None
 ) -> tuple[float, str]:

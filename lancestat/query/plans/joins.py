@@ -11,6 +11,7 @@ from lancestat.query.plans.facts import (
     ColumnFacts,
     Facts,
     JointDistinct,
+    narrowed,
     tuples,
 )
 from lancestat.query.plans.operators import Condition
@@ -104,7 +105,7 @@ def _matching(
         words = "distinct count" if len(pairs) == 1 else f"distinct counts of {len(pairs)} keys"
     rows = distinct = (1.0, 1.0)
     for a, b in pairs:
-        low, high = _overlap(left.of(a), right.of(b))
+        low, high = _overlap(narrowed(left, a), narrowed(right, b))
         rows = min(rows, (_within(left, a, low, high), _within(right, b, low, high)), key=math.prod)
         here = _width(left.of(a), low, high), _width(right.of(b), low, high)
         distinct = min(distinct[0], here[0]), min(distinct[1], here[1])
@@ -127,7 +128,7 @@ def _within(facts: Facts, id: str, low: float, high: float) -> float:
     if column.low is None or column.high is None or (low <= column.low and high >= column.high):
         return 1.0
     sample = facts.samples.get(column.origin[0]) if column.origin else None
-    if sample is not None and facts.rows < sample.rows / 2:
+    if sample is not None and not sample.is_filtered and facts.rows < sample.rows / 2:
         # Of the few that something else has left, queries want those that have partners.
         return 1.0
     if sample is not None and column.origin is not None and column.type is not None:
@@ -142,7 +143,7 @@ def _met(facts: Facts, other: Facts, pairs: Sequence[tuple[str, str]]) -> Mappin
     samples = dict(facts.samples)
     for id, partner in pairs:
         column = facts.of(id)
-        low, high = _overlap(column, other.of(partner))
+        low, high = _overlap(narrowed(facts, id), narrowed(other, partner))
         if column.origin is None or column.type is None or column.low is None:
             continue
         if column.high is None or (low <= column.low and high >= column.high):
@@ -201,7 +202,7 @@ def _key_columns(
     """Return the keys after a join: of each pair, values that both sides may have, and no null."""
     keys = {}
     for a, b in pairs:
-        low, high = _overlap(left.of(a), right.of(b))
+        low, high = _overlap(narrowed(left, a), narrowed(right, b))
         distinct = min(left.of(a).distinct, right.of(b).distinct)
         for id, column in ((a, left.of(a)), (b, right.of(b))):
             kept = column.equals_one(distinct)

@@ -91,6 +91,16 @@ class SampledRows:
             return None
         return hits / present
 
+    def bounds(self, name: str, type: ColumnType) -> tuple[float, float] | None:
+        """Return the least and the greatest value of a column; None unless all rows are known."""
+        if not self.is_whole or self.passing is None or type.is_variable_width:
+            return None
+        values = self._values(name, type)
+        present = None if values is None else values[self.passing & ~np.isnan(values)]
+        if present is None or not len(present):
+            return None
+        return float(present.min()), float(present.max())
+
     def between(self, name: str, type: ColumnType, low: float, high: float) -> SampledRows | None:
         """Return the rows with values of a column between two bounds, None as `within`."""
         share, values = self.within(name, type, low, high), self._values(name, type)

@@ -135,7 +135,7 @@ final class PlanQuestion {
       }
     } else if (plan instanceof Expand) {
       kind = "expand";
-      node.put("times", ((Expand) plan).projections().size());
+      expand(node, (Expand) plan);
     } else if (plan instanceof GlobalLimit || plan instanceof LocalLimit) {
       Object limit =
           plan instanceof GlobalLimit
@@ -197,6 +197,22 @@ final class PlanQuestion {
       counted.put("rows", sample.size());
       counted.put("passing", Arrays.copyOf(passing.toByteArray(), (sample.size() + 7) / 8));
       node.set("sample", counted);
+    }
+  }
+
+  /** Each output column as the column that it is in some of the groupings. */
+  private static void expand(ObjectNode node, Expand plan) {
+    node.put("times", plan.projections().size());
+    ArrayNode columns = node.putArray("columns");
+    for (int at = 0; at < plan.output().size(); at++) {
+      ObjectNode column = columns.addObject().put("id", id((Attribute) plan.output().apply(at)));
+      Iterator projections = plan.projections().iterator();
+      while (projections.hasNext()) {
+        Object value = ((scala.collection.immutable.Seq) projections.next()).apply(at);
+        if (value instanceof Attribute) {
+          column.put("of", id((Attribute) value));
+        }
+      }
     }
   }
 

@@ -98,7 +98,7 @@ def test_a_limit_a_union_and_several_groupings() -> None:
     made = estimated(
         *SCANS,
         operator("union", 0, 1, output=("a",), columns=[["o"], ["c"]]),
-        operator("expand", 2, times=3),
+        operator("expand", 2, times=3, columns=[{"id": "b", "of": "a"}, {"id": "grouping"}]),
         operator("limit", 3, limit=10),
     )
     assert [facts and facts.rows for facts in made[2:]] == [21_000, 63_000, 10]
@@ -182,3 +182,11 @@ def test_where_spark_knows_nothing_either_a_guess_is_made() -> None:
     group = operator("aggregate", 3, keys=[{"of": "x"}], columns=[])
     made = estimated(SCANS[0], filter, {**SCANS[1]}, join, group)
     assert [round(facts.rows) if facts else None for facts in made[1:]] == [6667, 1000, 6667, 6667]
+
+
+def test_groups_of_several_groupings() -> None:
+    columns = [{"id": "k", "of": "nation"}, {"id": "grouping"}]
+    rollup = operator("expand", 1, times=2, columns=columns)
+    keys = [{"of": "k"}, {"of": "grouping"}]
+    made = estimated(*SCANS, rollup, operator("aggregate", 2, keys=keys, columns=[]))[3]
+    assert made is not None and q_error(made.rows, 26) <= 1.1

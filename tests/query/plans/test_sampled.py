@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lancestat.query.plans.facts import no_groups, tuples
+from lancestat.query.plans.facts import narrowed, no_groups, tuples
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.sampled import SampledRows
 from lancestat.tables.statistics.column_type import column_type
@@ -143,3 +144,18 @@ def test_values_are_compared_in_the_form_of_bounds(
     expected = {"uint16": 2 / 3, "double": 1 / 2, "date32[day]": 1 / 2, "timestamp[us]": 1}
     assert sample.within("v", type, low, high) == expected.get(str(values.type), 1 / 2)
     assert sample.distinct(["v"]) == len(values.unique())
+
+
+def test_groups_of_a_year_are_joined_with_that_year() -> None:
+    months = pl.DataFrame({"m": np.arange(73_000) // 30, "y": np.arange(73_000) // 365})
+    left, right = Relation(months, 0), Relation(months.rename({"m": "n", "y": "z"}), 1)
+    one = where(left.sampled(), left, pl.col("y").is_between(90, 99))
+    groups = len(months.filter(pl.col("y").is_between(90, 99))["m"].unique())
+    grouped = replace(
+        one.with_rows(groups, groups, ""),
+        columns={"m": replace(narrowed(one, "m"), distinct=float(groups), rows_per_value=1.0)},
+    )
+    other = where(right.sampled(), right, pl.col("z") == 95)
+    made = joined(grouped, other, "INNER", [equal("m", "n")], no_groups)
+    # Without the bounds of the ten years, the domain would be the months of two centuries.
+    assert q_error(made.rows, 365) <= 1.2
