@@ -19,6 +19,7 @@ from lancestat.query.fragments import ColumnRange, FragmentStatistics, Remaining
 from lancestat.query.predicates.filter import Comparison, Filter, columns_of, leaves
 from lancestat.query.table import PUSHDOWN, ReadSettings, ReadTable
 from lancestat.tables.judgement import Verdict
+from lancestat.tables.statistics.bounds import BOUND_BYTES, Bound
 from lancestat.tables.statistics.column_statistics import Histogram as Histogram
 from lancestat.tables.statistics.column_statistics import HistogramBin as HistogramBin
 from lancestat.tables.statistics.column_statistics import column_statistics_of, equi_height
@@ -29,7 +30,7 @@ from lancestat.tables.statistics.column_type import (
     decoded_size,
     parse_bound,
 )
-from lancestat.tables.statistics.partial import BOUND_BYTES, EMPTY_PARTIAL, Bound, ColumnPartial
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
 from lancestat.tables.wire import PublishedColumn, column_bounds, published_column
 
 

@@ -30,8 +30,9 @@ from lancestat.redact import redact_line, secret_values
 from lancestat.state.partials import block_digest, contents, group_digest, slices
 from lancestat.state.store import StateReader
 from lancestat.state.values import BlockKey, TableSummary, quantile_key
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.statistics.partial import Bound, ColumnPartial, merge
+from lancestat.tables.statistics.partial import ColumnPartial, merge
 from lancestat.tables.statistics.sketches import EMPTY_SKETCH
 from lancestat.tables.stored import read_blocks
 

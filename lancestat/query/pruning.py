@@ -35,8 +35,9 @@ from lancestat.query.predicates.filter import (
     TimeOfDay,
     Unread,
 )
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, Kind
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
 
 if TYPE_CHECKING:
     import pyarrow as pa

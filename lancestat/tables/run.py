@@ -38,9 +38,10 @@ from lancestat.tables.coverage import (
     reuse_groups,
     store_summary,
 )
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
 from lancestat.tables.stored import TableRecord, add_partials, read_partials, stored_record
 from lancestat.tables.wire import (
     encode_kept,

@@ -12,6 +12,7 @@ from typing import Any
 
 from lancestat.errors import UnsupportedColumn
 from lancestat.formats import StringEnum, format_instant
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import (
     BOUNDED_KINDS,
     STATISTICS,
@@ -26,7 +27,6 @@ from lancestat.tables.statistics.column_type import (
     parse_bound,
     parse_integer,
 )
-from lancestat.tables.statistics.partial import Bound
 
 PREFIX = "lance.stats."
 COLUMN_PREFIX = "lance.stats.column."

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from lancestat.query.fragments import ColumnRange, FragmentStatistics, RemainingFragments
 from lancestat.query.predicates.filter import Filter, columns_of
+from lancestat.tables.statistics.bounds import lower_bound, upper_bound
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
-from lancestat.tables.statistics.partial import ColumnPartial, lower_bound, upper_bound
+from lancestat.tables.statistics.partial import ColumnPartial
 from tests.query.values import holds
 
 

@@ -41,10 +41,10 @@ from lancestat.query.predicates.filter import (
 from lancestat.state.partials import MOST_GROUPS
 from lancestat.state.values import table_identity
 from lancestat.tables.judgement import TableAssessment
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.kernel import analyze
-from lancestat.tables.statistics.partial import Bound
 from lancestat.tables.wire import (
     REVISION,
     GuardReason,

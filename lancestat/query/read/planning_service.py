@@ -36,8 +36,8 @@ from lancestat.query.table import ReadSettings, ReadTable
 from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
 from lancestat.spark.failure import WorkerError
 from lancestat.tables.judgement import Verdict
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import decoded_size
-from lancestat.tables.statistics.partial import Bound
 
 # A question of the JVM, or an answer to it: a JSON object.
 Message = dict[str, Any]

@@ -10,13 +10,9 @@ from itertools import accumulate, pairwise
 from typing import Any, Generic, TypeVar
 
 from lancestat.formats import count
+from lancestat.tables.statistics.bounds import Bound, next_characters, whole_characters
 from lancestat.tables.statistics.column_type import ColumnType, Kind, are_estimable, format_bound
-from lancestat.tables.statistics.partial import (
-    Bound,
-    ColumnPartial,
-    next_characters,
-    whole_characters,
-)
+from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketches import QuantileSketch
 
 ALL_KINDS = frozenset(Kind)

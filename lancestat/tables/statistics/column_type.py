@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum, visible
 from lancestat.lake.snapshot import Field
-from lancestat.tables.statistics.partial import Bound
+from lancestat.tables.statistics.bounds import Bound
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from lancestat.errors import UnexpectedBatch, UnsupportedColumn
 from lancestat.interrupts import keep_interrupts
+from lancestat.tables.statistics.bounds import Bound, lower_bound, upper_bound
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, Kind, column_type
-from lancestat.tables.statistics.partial import Bound, ColumnPartial, lower_bound, upper_bound
+from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketches import (
     INDEX_BITS,
     LARGEST_RANK,

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.kernel import hash_bytes
-from lancestat.tables.statistics.partial import Bound, ColumnPartial
+from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketches import Sketch
 
 WORD = 2**64

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import (
     BINS,
     BOUNDS_FIRST,
@@ -33,7 +34,7 @@ from lancestat.tables.statistics.column_type import (
     format_bound,
 )
 from lancestat.tables.statistics.kernel import analyze
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial, merge
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 from tests.tables.statistics.columns import (
     BYTES,
     COLUMNS,

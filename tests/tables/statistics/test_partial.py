@@ -13,19 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.tables.statistics.partial import (
+from lancestat.tables.statistics.bounds import (
     BOUND_BYTES,
-    EMPTY_PARTIAL,
     Bound,
-    ColumnPartial,
-    decode,
-    encode,
     lower_bound,
-    merge,
     next_characters,
     upper_bound,
     whole_characters,
 )
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, encode, merge
 from lancestat.tables.statistics.sketches import EMPTY_SKETCH
 from tests.tables.statistics.columns import BYTES, COLUMNS, TEXT, true_partial
 
