@@ -1,127 +1,41 @@
-"""The kernel: from the Arrow batches of some rows to one partial per column."""
+"""The kernel: from the Arrow batches of some rows to one partial per column and group."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
-import polars_hash  # noqa: F401  (registers the `nchash` namespace)
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancestat.errors import UnexpectedBatch, UnsupportedColumn
 from lancestat.interrupts import keep_interrupts
 from lancestat.tables.statistics.bounds import Bound, lower_bound, upper_bound
-from lancestat.tables.statistics.column_type import TO_MICROSECONDS, Kind, column_type
-from lancestat.tables.statistics.partial import ColumnPartial
-from lancestat.tables.statistics.sketches import (
-    INDEX_BITS,
-    LARGEST_RANK,
-    REGISTERS,
-    QuantileBuilder,
-    Sketch,
+from lancestat.tables.statistics.column_type import Kind, column_type
+from lancestat.tables.statistics.hashing import (
+    SketchBuilder,
+    Words,
+    hash_bytes,
+    hash_decimals,
+    hash_floats,
+    mix,
 )
+from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.row_values import (
+    RowValues,
+    stored,
+    to_integers,
+    unscaled,
+    without_views,
+)
+from lancestat.tables.statistics.sketches import QuantileBuilder
+from lancestat.tables.statistics.tuples import TupleReducer
 
 keep_interrupts()
-
-_XXH3 = pl.col("v").nchash.xxh3_64()  # type: ignore[attr-defined]
-
-Words = npt.NDArray[np.uint64]
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_STEPS = (
-    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
-    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
-)
-
-
-_LAST_SHIFT = np.uint64(31)
-_NAN_WORD = np.uint64(0x7FF8000000000000)
-
-
-def mix(words: Words) -> Words:
-    """Return SplitMix64's first output for each seed; overwrites nothing."""
-    mixed: Words = words + _GAMMA
-    shifted = np.empty_like(mixed)
-    for shift, factor in _STEPS:
-        np.right_shift(mixed, shift, out=shifted)
-        mixed ^= shifted
-        mixed *= factor
-    np.right_shift(mixed, _LAST_SHIFT, out=shifted)
-    mixed ^= shifted
-    return mixed
-
-
-def hash_floats(values: npt.NDArray[np.float64]) -> Words:
-    """Hashes of floats: all NaN are one value, and so are both zeros."""
-    with np.errstate(invalid="ignore"):  # signalling NaN are valid input
-        words: Words = (values + 0.0).view(np.uint64)
-    is_nan = np.isnan(values)
-    if is_nan.any():
-        words[is_nan] = _NAN_WORD
-    return mix(words)
-
-
-def hash_decimals(low: Words, high: npt.NDArray[np.int64]) -> Words:
-    """Hashes of 128-bit unscaled decimals, given as the halves of their two's complement."""
-    fits = high == low.view(np.int64) >> 63
-    return mix(np.where(fits, low, low ^ mix(high.view(np.uint64))))
-
-
-def hash_bytes(views: pa.Array) -> Words:
-    """XXH3-64 of each value of a binary_view array without nulls."""
-    hashes: Words = pl.Series("v", views).to_frame().select(_XXH3).to_series().to_numpy()
-    return hashes
-
-
-_INDEX_MASK = np.uint64(REGISTERS - 1)
-_INDEX_SHIFT = np.uint64(INDEX_BITS)
-
-# A register that holds rank r is raised exactly by the hashes with at least r leading zeros: those
-# up to 2^(64 - r) - 1.
-_HIGHEST_RAISING = np.array([2 ** (64 - rank) - 1 for rank in range(LARGEST_RANK)] + [0], np.uint64)
-
-
-class SketchBuilder:
-    """Registers that only grow."""
-
-    __slots__ = ("_ceiling", "_registers", "_thresholds")
-
-    def __init__(self) -> None:
-        self._registers = np.zeros(REGISTERS, np.uint8)
-        self._thresholds = _HIGHEST_RAISING[self._registers]
-        self._ceiling = np.max(self._thresholds)
-
-    def update(self, hashes: npt.NDArray[np.uint64]) -> None:
-        """Count these hashes; once warmed up, two compares discard nearly all of them."""
-        # The first hashes raise nearly every register, which is slow for each: let few of them warm
-        # the sketch up.
-        if self._ceiling == _HIGHEST_RAISING[0] and len(hashes) > 2 * REGISTERS:
-            self._raise_registers(hashes[: 2 * REGISTERS])
-            hashes = hashes[2 * REGISTERS :]
-        self._raise_registers(hashes)
-
-    def finish(self) -> Sketch:
-        """Return the sketch of all hashes so far."""
-        return Sketch(self._registers.tobytes())
-
-    def _raise_registers(self, hashes: npt.NDArray[np.uint64]) -> None:
-        if self._ceiling != _HIGHEST_RAISING[0]:
-            hashes = hashes[np.flatnonzero(hashes <= self._ceiling)]
-        indexes = (hashes & _INDEX_MASK).view(np.int64)
-        raising = np.flatnonzero(hashes <= self._thresholds[indexes])
-        if not len(raising):
-            return
-        # frexp's exponent is the bit length, and exact: float64 holds every integer below 2^53.
-        bit_lengths = np.frexp((hashes[raising] >> _INDEX_SHIFT).astype(np.float64))[1]
-        ranks = (LARGEST_RANK - bit_lengths).astype(np.uint8)
-        np.maximum.at(self._registers, indexes[raising], ranks)
-        self._thresholds = _HIGHEST_RAISING[self._registers]
-        self._ceiling = np.max(self._thresholds)
-
 
 _MOST_MARKS = 1 << 18
 _MARKS_PER_ROW = 4
@@ -178,14 +92,37 @@ class Window:
         return np.zeros(size, np.bool_) if spread < size else None
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a column, or of a group of them.
+
+    Attributes:
+        columns: The column, or those of the group in the order of their tuples.
+        quantiles: Whether a column's partial gets them; its kind must have histograms.
+        common_values: The capacity of its common values, 0 for none.
+        is_key: Whether to find out whether values repeat.
+        keeps_hashes: Whether the proof of a key gets hashes, with which it merges.
+    """
+
+    columns: tuple[str, ...]
+    quantiles: bool = False
+    common_values: int = 0
+    is_key: bool = False
+    keeps_hashes: bool = False
+
+    @property
+    def needs_tuples(self) -> bool:
+        """Whether the partial takes more than a column's reducer."""
+        return len(self.columns) > 1 or self.common_values > 0 or self.is_key
+
+
 def analyze(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, quantiles: Collection[str] = ()
 ) -> dict[str, ColumnPartial]:
     """Reduce batches to one partial for every column of `schema`.
 
     Args:
-        batches: any number, none included; each is let go before the one after the next is read.
-            Columns are found by name, and those that `schema` does not name are ignored.
+        batches: as for `reduce_batches`.
         schema: the columns to analyze with their types, which every batch must have.
         quantiles: names of the columns, of kinds that have histograms, whose partials get them.
 
@@ -193,11 +130,55 @@ def analyze(
         UnsupportedColumn: a column's type cannot be analyzed.
         UnexpectedBatch: a batch lacks a column or has another type.
     """
-    reducers = {field.name: _reducer(field, field.name in quantiles) for field in schema}
+    requests = {name: Request((name,), quantiles=name in quantiles) for name in schema.names}
+    return reduce_batches(batches, schema, requests)
+
+
+def reduce_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, requests: Mapping[str, Request]
+) -> dict[str, ColumnPartial]:
+    """Reduce batches to one partial for each request, by its key.
+
+    Args:
+        batches: any number, none included; each is let go before the one after the next is read.
+            Columns are found by name, and those that `schema` does not name are ignored.
+        schema: the columns of the requests with their types, which every batch must have.
+        requests: what is asked, by a key of the caller's.
+
+    Raises:
+        UnsupportedColumn: a column's type cannot be analyzed.
+        UnexpectedBatch: a batch lacks a column or has another type.
+    """
+    reducers: dict[str, Reducer] = {}
+    tuples: dict[str, TupleReducer] = {}
+    for key, request in requests.items():
+        if len(request.columns) == 1:
+            reducers[key] = _reducer(schema.field(request.columns[0]), request.quantiles)
+        if request.needs_tuples:
+            tuples[key] = TupleReducer(
+                len(request.columns),
+                capacity=request.common_values,
+                is_key=request.is_key,
+                keeps_hashes=request.keeps_hashes,
+            )
+    by_row = dict.fromkeys(name for key in tuples for name in requests[key].columns)
     for batch in batches:
-        for field in schema:
-            reducers[field.name].update(_column(batch, field))
-    return {name: reducer.finish() for name, reducer in reducers.items()}
+        columns = {field.name: _column(batch, field) for field in schema}
+        for key, reducer in reducers.items():
+            reducer.update(columns[requests[key].columns[0]])
+        rows = {name: RowValues(columns[name]) for name in by_row}
+        for key, reducer_of_tuples in tuples.items():
+            values = [rows[name] for name in requests[key].columns]
+            reducer_of_tuples.update(values, batch.num_rows)
+    return {key: _finished(reducers.get(key), tuples.get(key)) for key in requests}
+
+
+def _finished(reducer: Reducer | None, tuples: TupleReducer | None) -> ColumnPartial:
+    if reducer is None:
+        assert tuples is not None, "a request of several columns has tuples"
+        return tuples.finish()
+    partial = reducer.finish()
+    return replace(partial, common=tuples.common, key=tuples.key) if tuples else partial
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
@@ -211,32 +192,24 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     return array
 
 
-_MILLISECONDS_PER_DAY = 86_400_000
-
-
 def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
     type = column_type(field.type)
     if type is None:
         raise UnsupportedColumn(f"column '{field.name}' of type {field.type} cannot be analyzed")
-    stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    arrow_type = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if type.kind in (Kind.STRING, Kind.BINARY):
         return BytesReducer(is_text=type.kind is Kind.STRING)
     if type.kind is Kind.BOOLEAN:
         return BooleanReducer()
     quantiles = QuantileBuilder() if with_quantiles else None
     if type.kind is Kind.FLOAT:
-        return FloatReducer(f"f{stored.bit_width // 8}", quantiles)
+        return FloatReducer(f"f{arrow_type.bit_width // 8}", quantiles)
     if type.kind is Kind.DECIMAL:
-        return DecimalReducer(stored.bit_width, quantiles)
-    if type.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME):
-        divisor, factor = TO_MICROSECONDS[stored.unit]
-        width = stored.bit_width // 8
-        return IntegerReducer(f"i{width}", quantiles, divisor=divisor, factor=factor)
-    if pa.types.is_date64(stored):
-        return IntegerReducer("i8", quantiles, divisor=_MILLISECONDS_PER_DAY)
-    sign = "u" if pa.types.is_unsigned_integer(stored) else "i"
-    dtype = f"{sign}{stored.bit_width // 8}"
-    return IntegerReducer(dtype, quantiles)
+        return DecimalReducer(arrow_type.bit_width, quantiles)
+    divisor, factor = to_integers(arrow_type)
+    sign = "u" if pa.types.is_unsigned_integer(arrow_type) else "i"
+    dtype = f"{sign}{arrow_type.bit_width // 8}"
+    return IntegerReducer(dtype, quantiles, divisor=divisor, factor=factor)
 
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -289,7 +262,7 @@ def _used_entries(array: pa.DictionaryArray) -> tuple[pa.Array, Counts]:
 
     Decoding it instead could take far more memory than the batch does.
     """
-    dictionary = _without_views(array.dictionary)
+    dictionary = without_views(array.dictionary)
     codes = _present(array.indices).to_numpy()
     counts = np.bincount(codes.astype(np.int64, copy=False), minlength=len(dictionary))
     used = (counts > 0) & dictionary.is_valid().to_numpy(zero_copy_only=False)
@@ -297,17 +270,8 @@ def _used_entries(array: pa.DictionaryArray) -> tuple[pa.Array, Counts]:
 
 
 def _present(array: pa.Array) -> pa.Array:
-    array = _without_views(array)
+    array = without_views(array)
     return array.drop_null() if array.null_count else array
-
-
-def _without_views(array: pa.Array) -> pa.Array:
-    """Return the same values without views, which few of Arrow's functions take."""
-    if pa.types.is_string_view(array.type):
-        return array.cast(pa.large_string())
-    if pa.types.is_binary_view(array.type):
-        return array.cast(pa.large_binary())
-    return array
 
 
 class FixedWidthReducer(Reducer):
@@ -409,7 +373,7 @@ class DecimalReducer(IntegerReducer):
             self._reduce_integers(low, counts)
             return
         bounds = pc.min_max(values)
-        self._widen(_unscaled(bounds["min"]), _unscaled(bounds["max"]))
+        self._widen(unscaled(bounds["min"]), unscaled(bounds["max"]))
         self._sketch.update(hash_decimals(low.view(np.uint64), high))
         if self._quantiles:
             wide = high * 2.0**64 + low.view(np.uint64)
@@ -444,19 +408,9 @@ class FloatReducer(FixedWidthReducer):
 _DIGITS_OF_64_BITS = 18
 
 
-def stored(values: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the values as Arrow stores them, without a copy."""
-    return np.frombuffer(values.buffers()[1], dtype)[values.offset : values.offset + len(values)]
-
-
 def repeated(floats: Floats, counts: Counts | None) -> Floats:
     """Return each value as many times as rows hold it."""
     return floats if counts is None else np.repeat(floats, counts)
-
-
-def _unscaled(scalar: pa.Scalar) -> int:
-    words = pa.array([scalar], scalar.type).buffers()[1]
-    return int.from_bytes(words[:16].to_pybytes(), "little", signed=True)
 
 
 # Finding the distinct values of an array first pays when its head shows that most of them repeat.

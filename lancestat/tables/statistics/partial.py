@@ -13,6 +13,8 @@ from operator import attrgetter
 from typing import Any
 
 from lancestat.tables.statistics.bounds import Bound, check_bounds, decode_bound, encode_bound
+from lancestat.tables.statistics.common_values import CommonValues, merge_common_values
+from lancestat.tables.statistics.key_proof import KeyProof, merge_key_proofs
 from lancestat.tables.statistics.sketches import (
     EMPTY_SKETCH,
     QuantileSketch,
@@ -65,18 +67,21 @@ def _highest(values: Sequence[Any], partials: Sequence[ColumnPartial]) -> Bound 
     return None if None in maxima else max(maxima, default=None)
 
 
-def _united_quantiles(
-    values: Sequence[QuantileSketch | None], partials: Sequence[ColumnPartial]
-) -> QuantileSketch | None:
-    pairs = zip(values, partials, strict=True)
-    known = [value for value, partial in pairs if partial.rows or value]
-    sketches = [sketch for sketch in known if sketch is not None]
-    return union_quantiles(sketches) if sketches and len(sketches) == len(known) else None
+def _where_kept(unite: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """Return what merges a part that is None where it was not requested: of all rows, or none."""
+
+    def merged(values: Sequence[Any], partials: Sequence[ColumnPartial]) -> Any:
+        pairs = zip(values, partials, strict=True)
+        known = [value for value, partial in pairs if partial.rows or value]
+        kept = [value for value in known if value is not None]
+        return unite(kept) if kept and len(kept) == len(known) else None
+
+    return merged
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPartial:
-    """Mergeable statistic of one column over some rows.
+    """Mergeable statistic of one column, or of the tuples of a group of columns, over some rows.
 
     `minimum` and `maximum` ignore nulls and NaN and are None when nothing else is left. A float
     minimum of zero is -0.0 and a maximum of zero 0.0, as in Lance's file statistics. Of strings and
@@ -84,7 +89,11 @@ class ColumnPartial:
     `maximum` be None while `minimum` is not: no short bytes are above the values. `total_bytes` and
     `max_bytes` are the summed and the largest length of strings and binary, 0 for fixed-width
     types; `total_characters` and `max_characters` those of strings in code points, 0 elsewhere.
-    `quantiles` are those of finite values (decimals unscaled), None where they were not requested.
+    `quantiles` are those of finite values (decimals unscaled), `common` the most common values,
+    and `key` what is known of repeated values; each is None where it was not requested.
+
+    Of a group `nulls` are the rows where one of its columns is null, and the sketch has the tuples
+    of all others; there are neither bounds nor lengths.
     """
 
     rows: int = field(metadata=_count(1, sum))
@@ -104,9 +113,34 @@ class ColumnPartial:
         metadata={
             "part": Part(
                 11,
-                _united_quantiles,
+                _where_kept(union_quantiles),
                 QuantileSketch.encode,
                 QuantileSketch.decode,
+                needs_partials=True,
+            )
+        },
+    )
+
+    common: CommonValues | None = field(
+        default=None,
+        metadata={
+            "part": Part(
+                12,
+                _where_kept(merge_common_values),
+                CommonValues.encode,
+                CommonValues.decode,
+                needs_partials=True,
+            )
+        },
+    )
+    key: KeyProof | None = field(
+        default=None,
+        metadata={
+            "part": Part(
+                13,
+                _where_kept(merge_key_proofs),
+                KeyProof.encode,
+                KeyProof.decode,
                 needs_partials=True,
             )
         },
@@ -138,8 +172,8 @@ _EMPTY: dict[str, Any] = dict(zip(_PARTS, _ALL(EMPTY_PARTIAL), strict=True))
 def merge(partials: Iterable[ColumnPartial]) -> ColumnPartial:
     """Combine partials of one column over disjoint rows; associative and commutative.
 
-    Bounds ignore nulls and NaN; the sketch is the union. Quantiles are there when all parts with
-    rows have them. Of no partials it is the empty one.
+    Bounds ignore nulls and NaN; the sketch is the union. Quantiles, common values and a
+    key's proof are there when all parts with rows have them. Of no partials it is the empty one.
     """
     some = list(partials)
     if len(some) < 2:

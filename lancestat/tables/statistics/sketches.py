@@ -136,7 +136,7 @@ def _listed_registers(payload: bytes) -> bytes:
     return bytes(registers)
 
 
-def _inflated(stored: bytes, most: int, what: str) -> bytes:
+def inflated(stored: bytes, most: int, what: str) -> bytes:
     """Decompress up to so many bytes; raises ValueError on anything that is not all of it."""
     inflate = zlib.decompressobj()
     try:
@@ -149,7 +149,7 @@ def _inflated(stored: bytes, most: int, what: str) -> bytes:
 
 
 def _inflated_registers(payload: bytes) -> bytes:
-    registers = _inflated(payload, REGISTERS + 1, "a sketch's list of registers")
+    registers = inflated(payload, REGISTERS + 1, "a sketch's list of registers")
     if len(registers) != REGISTERS:
         raise ValueError(f"a sketch has {len(registers)} registers, not {REGISTERS}")
     # Taking the sound ones out is thirty times as fast as looking for the largest.
@@ -200,7 +200,7 @@ class QuantileSketch:
     @classmethod
     def decode(cls, stored: bytes) -> QuantileSketch:
         """Invert `encode`; raises ValueError on anything else."""
-        serialized = _inflated(stored, _LARGEST_STORED, "a quantile sketch")
+        serialized = inflated(stored, _LARGEST_STORED, "a quantile sketch")
         if not _is_sound(serialized):
             raise ValueError("a quantile sketch is malformed")
         return cls(serialized)

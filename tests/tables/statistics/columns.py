@@ -14,7 +14,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from lancestat.tables.statistics.bounds import Bound
-from lancestat.tables.statistics.kernel import hash_bytes
+from lancestat.tables.statistics.hashing import hash_bytes
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketches import Sketch
 

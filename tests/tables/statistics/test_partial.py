@@ -211,7 +211,7 @@ ROWS = (1, b"\1")
     [
         (sealed(b"\1" + bytes(56)), "form 1; this version reads form 3"),
         (stored(ROWS, form=4), "form 4"),
-        (stored(ROWS, (12, b"\1")), "tag 12 after tag 1"),
+        (stored(ROWS, (14, b"\1")), "tag 14 after tag 1"),
         (stored((0, b""), ROWS), "tag 0 after tag 0"),
         (stored(ROWS, ROWS), "tag 1 after tag 1"),
         (stored((2, b"\1"), ROWS), "tag 1 after tag 2"),

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.tables.statistics import kernel as hashes
-from lancestat.tables.statistics.kernel import SketchBuilder, analyze, mix
+from lancestat.tables.statistics import hashing as hashes
+from lancestat.tables.statistics.hashing import SketchBuilder, mix
+from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, encode, merge
 from lancestat.tables.statistics.sketches import (
     EMPTY_SKETCH,

@@ -1,0 +1,195 @@
+"""The values of a column by row: their hashes, and values in the form of bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancestat.tables.statistics.bounds import Bound
+from lancestat.tables.statistics.column_type import TO_MICROSECONDS, Kind, column_type
+from lancestat.tables.statistics.hashing import Words, hash_bytes, hash_decimals, hash_floats, mix
+
+Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+
+_MILLISECONDS_PER_DAY = 86_400_000
+_TEXTS = (Kind.STRING, Kind.BINARY)
+_INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME)
+_SECOND = np.uint64(0xD6E8FEB86659FD93)
+
+
+def stored(values: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return the values as Arrow stores them, without a copy; those of nulls are anything."""
+    width = np.dtype(dtype)
+    return np.frombuffer(values.buffers()[1], width)[values.offset : values.offset + len(values)]
+
+
+def without_views(array: pa.Array) -> pa.Array:
+    """Return the same values without views, which few of Arrow's functions take."""
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(array.type):
+        return array.cast(pa.large_binary())
+    return array
+
+
+def unscaled(scalar: pa.Scalar) -> int:
+    """Return the unscaled integer of a decimal."""
+    words = pa.array([scalar], scalar.type).buffers()[1]
+    width = scalar.type.bit_width // 8
+    return int.from_bytes(words[:width].to_pybytes(), "little", signed=True)
+
+
+def to_integers(type: pa.DataType) -> tuple[int, int]:
+    """Return the divisor and the factor from stored integers to those of bounds."""
+    if pa.types.is_date64(type):
+        return _MILLISECONDS_PER_DAY, 1
+    if pa.types.is_timestamp(type) or pa.types.is_time(type):
+        return TO_MICROSECONDS[type.unit]
+    return 1, 1
+
+
+class RowValues:
+    """A column of a batch, of a type that can be analyzed."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._codes: npt.NDArray[np.int64] | None = None
+        self._valid: Mask | None = None
+        if pa.types.is_dictionary(array.type):
+            # Decoding it could take far more memory than the batch does.
+            indices = array.indices
+            self._codes = indices.fill_null(0).to_numpy().astype(np.int64, copy=False)
+            self._valid = _validity(indices)
+            array = array.dictionary
+        self._values = without_views(array)
+        type = column_type(array.type)
+        assert type is not None, f"{array.type} can be analyzed"
+        self._kind = type.kind
+
+    @cached_property
+    def valid(self) -> Mask | None:
+        """Which rows are not null, None where all are."""
+        valid = _validity(self._values)
+        if self._codes is None or (valid is None and len(self._values)):
+            return valid if self._codes is None else self._valid
+        if not len(self._values):
+            return np.zeros(len(self._codes), np.bool_)
+        assert valid is not None
+        return valid[self._codes] if self._valid is None else valid[self._codes] & self._valid
+
+    @cached_property
+    def hashes(self) -> Words:
+        """A hash of each row's value; those of nulls are anything."""
+        return self._by_row(self._hashed(0))
+
+    @property
+    def other_hashes(self) -> Words:
+        """Other hashes than `hashes`: of values with the same one they differ."""
+        if self._kind in _TEXTS or self._is_wide:
+            return self._by_row(self._hashed(1))
+        return mix(self.hashes ^ _SECOND)
+
+    @property
+    def is_invertible(self) -> bool:
+        """Whether values with equal hashes are equal."""
+        return self._kind not in _TEXTS and not self._is_wide
+
+    @property
+    def _is_wide(self) -> bool:
+        return self._kind is Kind.DECIMAL and self._values.type.bit_width == 128
+
+    def _by_row(self, hashes: Words) -> Words:
+        if self._codes is None:
+            return hashes
+        return hashes[self._codes] if len(hashes) else np.zeros(len(self._codes), np.uint64)
+
+    def _hashed(self, seed: int) -> Words:
+        values = self._values
+        if self._kind in _TEXTS:
+            return hash_bytes(_bytes(values).fill_null(b"").cast(pa.binary_view()), seed)
+        if self._kind is Kind.BOOLEAN:
+            return mix(values.fill_null(False).cast(pa.uint8()).to_numpy().astype(np.uint64))
+        if self._kind is Kind.FLOAT:
+            with np.errstate(invalid="ignore"):
+                return hash_floats(_fixed_width(values).astype(np.float64, copy=False))
+        if self._is_wide:
+            low, high = np.ascontiguousarray(stored(values, "(2,)i8").T)
+            halves = (high, low) if seed else (low, high)
+            return hash_decimals(halves[0].view(np.uint64), halves[1])
+        integers = _fixed_width(values).astype(np.int64, copy=False)
+        divisor, _ = to_integers(values.type)
+        if divisor != 1:
+            integers = np.floor_divide(integers, divisor)
+        return mix(integers.view(np.uint64))
+
+    def comparable(self, rows: Rows | None = None) -> pa.Array:
+        """Return the values of some rows in a type whose order and equality are those of bounds."""
+        values = self._taken(rows)
+        if self._kind in _TEXTS:
+            return _bytes(values)
+        if self._kind is Kind.BOOLEAN:
+            return values.cast(pa.uint8())
+        if self._kind is Kind.FLOAT:
+            return values.cast(pa.float64())
+        if self._kind is Kind.DECIMAL:
+            return values.cast(pa.decimal128(values.type.precision, values.type.scale))
+        divisor, _ = to_integers(values.type)
+        bits = values.type.bit_width
+        if not pa.types.is_integer(values.type):
+            values = values.view(pa.int64() if bits == 64 else pa.int32())
+        if divisor == 1:
+            return values
+        whole = np.floor_divide(values.fill_null(0).to_numpy(), divisor)
+        return pa.array(whole, mask=~values.is_valid().to_numpy(zero_copy_only=False))
+
+    def bounds(self, rows: Rows) -> list[Bound]:
+        """Return the values of some rows, none of which is null, in the form of bounds."""
+        return self.as_bounds(self.comparable(rows))
+
+    def as_bounds(self, comparable: Iterable[pa.Scalar]) -> list[Bound]:
+        """Return comparable values in the form of bounds."""
+        if self._kind is Kind.DECIMAL:
+            return [unscaled(scalar) for scalar in comparable]
+        _, factor = to_integers(self._values.type)
+        return [
+            value * factor if factor != 1 else value
+            for value in (scalar.as_py() for scalar in comparable)
+        ]
+
+    def _taken(self, rows: Rows | None) -> pa.Array:
+        if self._codes is not None:
+            codes = self._codes if rows is None else self._codes[rows]
+            return self._values.take(pa.array(codes))
+        return self._values if rows is None else self._values.take(pa.array(rows))
+
+
+def all_valid(columns: Sequence[RowValues]) -> Mask | None:
+    """Return the rows in which no column is null, None where those are all rows."""
+    masks = [mask for column in columns if (mask := column.valid) is not None]
+    return np.logical_and.reduce(masks) if masks else None
+
+
+def _validity(values: pa.Array) -> Mask | None:
+    valid: Mask | None = None
+    if values.null_count:
+        valid = pc.is_valid(values).to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _bytes(values: pa.Array) -> pa.Array:
+    is_large = str(values.type) in ("large_binary", "large_string")
+    return values.cast(pa.large_binary() if is_large else pa.binary())
+
+
+def _fixed_width(values: pa.Array) -> npt.NDArray[Any]:
+    type = values.type
+    if pa.types.is_floating(type):
+        return stored(values, f"f{type.bit_width // 8}")
+    sign = "u" if pa.types.is_unsigned_integer(type) else "i"
+    return stored(values, f"{sign}{type.bit_width // 8}")

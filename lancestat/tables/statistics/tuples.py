@@ -1,0 +1,354 @@
+"""What is kept of the tuples of a group of columns, and of a column beyond its own statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import gt, lt
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancestat.tables.statistics.bounds import Bound, lower_bound, upper_bound
+from lancestat.tables.statistics.common_values import (
+    CommonValues,
+    Values,
+    are_listable,
+    encode_values,
+    pruned,
+)
+from lancestat.tables.statistics.hashing import SketchBuilder, Words, hash_tuples
+from lancestat.tables.statistics.key_proof import (
+    MOST_HASHES,
+    KeyProof,
+    Range,
+    Ranges,
+    repeated,
+    sorted_hashes,
+)
+from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.row_values import Rows, RowValues, all_valid
+
+Counts = npt.NDArray[np.int64]
+# Returns the values of some rows of a batch.
+ValuesOf = Callable[[Rows], list[Values]]
+
+
+class TupleReducer:
+    """The running statistic of the tuples of some columns, of rows where none of them is null.
+
+    Args:
+        columns: How many they are.
+        capacity: That of the common values, 0 to keep none.
+        is_key: Whether to find out whether tuples repeat.
+        keeps_hashes: Whether the proof of a key gets hashes.
+    """
+
+    def __init__(
+        self,
+        columns: int,
+        *,
+        capacity: int = 0,
+        is_key: bool = False,
+        keeps_hashes: bool = False,
+    ) -> None:
+        self._rows = self._nulls = 0
+        self._sketch = SketchBuilder()
+        self._common = CommonValuesBuilder(capacity) if capacity else None
+        self._key = KeyChecker(columns, keeps_hashes) if is_key else None
+
+    def update(self, columns: Sequence[RowValues], rows: int) -> None:
+        """Add the rows of a batch."""
+        valid = all_valid(columns)
+        hashes = hash_tuples([column.hashes for column in columns])
+        present = None if valid is None else np.flatnonzero(valid)
+        if present is not None:
+            hashes = hashes[present]
+        self._rows += rows
+        self._nulls += rows - len(hashes)
+        if not len(hashes):
+            return
+        self._sketch.update(hashes)
+        if self._common:
+
+            def values_of(rows: Rows) -> list[Values]:
+                taken = rows if present is None else present[rows]
+                return list(zip(*(column.bounds(taken) for column in columns), strict=True))
+
+            self._common.update(hashes, values_of)
+        if self._key:
+            self._key.update(columns, hashes, present)
+
+    @property
+    def common(self) -> CommonValues | None:
+        """The common values, where they are kept."""
+        return self._common.finish() if self._common else None
+
+    @property
+    def key(self) -> KeyProof | None:
+        """The proof of the key, where they are one."""
+        return self._key.finish() if self._key else None
+
+    def finish(self) -> ColumnPartial:
+        """Return the partial of a group."""
+        return ColumnPartial(
+            rows=self._rows,
+            nulls=self._nulls,
+            nans=0,
+            minimum=None,
+            maximum=None,
+            total_bytes=0,
+            max_bytes=0,
+            sketch=self._sketch.finish(),
+            common=self.common,
+            key=self.key,
+        )
+
+
+_BUCKETS = 1 << 16
+_BUCKET_SHIFT = np.uint64(48)
+# The least share of a batch's rows, over the capacity, that makes a value worth counting.
+_SHARE = 4
+_NO_HASHES = np.empty(0, np.uint64)
+_NO_COUNTS = np.empty(0, np.int64)
+
+
+class CommonValuesBuilder:
+    """Common values while they are counted, by hash.
+
+    A batch is counted in buckets of hashes first: most values of a column with many are in none
+    that is worth a look, and cost no more than that.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._unlisted = 0
+        self._hashes, self._lower, self._upper = _NO_HASHES, _NO_COUNTS, _NO_COUNTS
+        # None for those that are too long to be listed.
+        self._values: dict[int, bytes | None] = {}
+
+    def update(self, hashes: Words, values_of: ValuesOf) -> None:
+        """Count the rows with these hashes, at least one; `values_of` takes indices of them."""
+        buckets = (hashes >> _BUCKET_SHIFT).view(np.int64)
+        sizes = np.bincount(buckets, minlength=_BUCKETS)
+        are_few = np.count_nonzero(sizes) <= 2 * self._capacity
+        least = 1 if are_few else max(2, len(hashes) // (_SHARE * self._capacity))
+        is_heavy = sizes >= least
+        unlisted = 0 if are_few else int(np.max(sizes, where=~is_heavy, initial=0))
+        rows, counts = _heavy(hashes, buckets, sizes, is_heavy)
+        is_common = counts > unlisted
+        self._add(hashes, rows[is_common], counts[is_common], unlisted, values_of)
+
+    def _add(
+        self, hashes: Words, rows: Rows, counts: Counts, unlisted: int, values_of: ValuesOf
+    ) -> None:
+        """Merge in the values of some rows, each with its count, as another summary."""
+        added = hashes[rows]
+        is_new = ~np.isin(added, self._hashes)
+        for one, values in zip(added[is_new].tolist(), values_of(rows[is_new]), strict=True):
+            self._values[one] = encode_values(values) if are_listable(values) else None
+        both, place = np.unique(np.concatenate((self._hashes, added)), return_inverse=True)
+        beyond = np.concatenate((self._upper - self._unlisted, counts - unlisted))
+        self._unlisted += unlisted
+        lower = np.bincount(place, np.concatenate((self._lower, counts)), len(both))
+        upper = np.bincount(place, beyond, len(both)) + self._unlisted
+        self._hashes = both
+        self._lower, self._upper = lower.astype(np.int64), upper.astype(np.int64)
+        if len(both) > 2 * self._capacity:
+            self._prune()
+
+    def _prune(self) -> None:
+        order = np.argpartition(self._upper, len(self._upper) - self._capacity)
+        left_out, kept = np.split(order, [len(order) - self._capacity])
+        self._unlisted = max(self._unlisted, int(np.max(self._upper[left_out])))
+        self._hashes = self._hashes[kept]
+        self._lower, self._upper = self._lower[kept], self._upper[kept]
+        self._values = {one: self._values[one] for one in self._hashes.tolist()}
+
+    def finish(self) -> CommonValues:
+        """Return the common values of all rows so far."""
+        counts: dict[bytes, tuple[int, int]] = {}
+        unlisted = self._unlisted
+        bounds = zip(self._hashes.tolist(), self._lower.tolist(), self._upper.tolist(), strict=True)
+        for one, lower, upper in bounds:
+            stored = self._values[one]
+            if stored is None:
+                unlisted = max(unlisted, upper)
+            else:
+                counts[stored] = (lower, upper)
+        return pruned(self._capacity, unlisted, counts)
+
+
+def _heavy(
+    hashes: Words, buckets: Rows, sizes: Counts, is_heavy: npt.NDArray[np.bool_]
+) -> tuple[Rows, Counts]:
+    """Return a row of each value in the heavy buckets, and how many rows hold it."""
+    heavy = np.flatnonzero(is_heavy)
+    if not len(heavy):
+        return heavy, heavy
+    row_of = np.empty(_BUCKETS, np.int64)
+    row_of[buckets] = np.arange(len(hashes))
+    rows, counts = row_of[heavy], sizes[heavy]
+    # Mostly a heavy bucket has one value; all others are counted one by one.
+    others = np.flatnonzero(is_heavy[buckets] & (hashes != hashes[row_of[buckets]]))
+    if not len(others):
+        return rows, counts
+    counts = counts - np.bincount(buckets[others], minlength=_BUCKETS)[heavy]
+    _, first, times = np.unique(hashes[others], return_index=True, return_counts=True)
+    return np.concatenate((rows, others[first])), np.concatenate((counts, times))
+
+
+# Of the hashes and values that one task compares.
+_MOST_BYTES = 256 << 20
+_HASH_BYTES = 8
+
+
+class KeyChecker:
+    """Finds out whether tuples repeat: by their hashes, and by value where hashes are equal.
+
+    Values are kept until the end, unless equal hashes prove that they are equal. Beyond 256 MB
+    nothing is found out.
+    """
+
+    def __init__(self, columns: int, keeps_hashes: bool) -> None:
+        self._columns, self._keeps_hashes = columns, keeps_hashes
+        self._hashes: list[Words] = []
+        self._others: list[Words] = []
+        self._values: list[list[pa.Array]] = []
+        self._bytes = 0
+        self._count = 0
+        self._ranges = _RangeBuilder(columns)
+
+    def update(self, columns: Sequence[RowValues], hashes: Words, present: Rows | None) -> None:
+        """Add the rows of a batch, at least one: of all its rows, or those in `present`."""
+        self._count += len(hashes)
+        self._bytes += hashes.nbytes
+        if self._bytes > _MOST_BYTES:
+            self._hashes, self._others, self._values = [], [], []
+            return
+        values = [column.comparable(present) for column in columns]
+        self._hashes.append(hashes)
+        if self._keeps_hashes and self._count <= MOST_HASHES:
+            others = hash_tuples([column.other_hashes for column in columns])
+            self._others.append(others if present is None else others[present])
+        if len(columns) > 1 or not columns[0].is_invertible:
+            self._values.append(values)
+            self._bytes += sum(array.nbytes for array in values)
+        self._ranges.update(columns, values)
+
+    def finish(self) -> KeyProof:
+        """Return what is known of all rows so far."""
+        if not self._count:
+            return KeyProof(False, ((),) * self._columns, b"")
+        if self._bytes > _MOST_BYTES:
+            return KeyProof(False, (None,) * self._columns)
+        if self._is_repeated():
+            return repeated(self._columns)
+        hashes = None
+        if self._keeps_hashes and self._count <= MOST_HASHES:
+            hashes = sorted_hashes(np.concatenate(self._hashes), np.concatenate(self._others))
+        return KeyProof(False, self._ranges.finish(), hashes)
+
+    def _is_repeated(self) -> bool:
+        hashes = np.concatenate(self._hashes)
+        ordered = np.sort(hashes)
+        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if not len(twice) or not self._values:
+            return bool(len(twice))
+        columns = [pa.chunked_array(parts) for parts in zip(*self._values, strict=True)]
+        return any(_has_equal(columns, np.flatnonzero(hashes == one)) for one in twice)
+
+
+def _has_equal(columns: Sequence[pa.ChunkedArray], rows: Rows) -> bool:
+    """Whether two of some rows are equal: NaN equals NaN, and zeros of both signs are equal."""
+    seen: set[bytes] = set()
+    for row in rows.tolist():
+        values = encode_values(tuple(_plain(column[row]) for column in columns))
+        if values in seen:
+            return True
+        seen.add(values)
+    return False
+
+
+def _plain(scalar: pa.Scalar) -> Bound:
+    value = scalar.as_py()
+    return value if isinstance(value, int | float | bytes) else str(value).encode()
+
+
+@dataclass
+class _RangeBuilder:
+    """The least and the greatest tuple, in the order that begins with each column."""
+
+    columns: int
+    least: list[Values | None] = field(init=False)
+    greatest: list[Values | None] = field(init=False)
+    has_nan: bool = False
+
+    def __post_init__(self) -> None:
+        self.least, self.greatest = [None] * self.columns, [None] * self.columns
+
+    def update(self, columns: Sequence[RowValues], values: Sequence[pa.Array]) -> None:
+        self.has_nan |= any(
+            pa.types.is_floating(array.type) and pc.any(pc.is_nan(array)).as_py()
+            for array in values
+        )
+        if self.has_nan:
+            return
+        for first in range(self.columns):
+            order = _order(first, self.columns)
+            extremes = pc.min_max(values[first])
+            for side, known, is_beyond in (("min", self.least, lt), ("max", self.greatest, gt)):
+                before = known[first]
+                [head] = columns[first].as_bounds([extremes[side]])
+                # Among equal heads the other columns decide.
+                if before is None or head == before[0] or is_beyond(head, before[0]):
+                    found = _extreme(columns, values, order, side)
+                    if before is None or is_beyond(found, before):
+                        known[first] = found
+
+    def finish(self) -> tuple[Ranges | None, ...]:
+        return tuple(
+            None if self.has_nan or (pair := _enclosing(*ends)) is None else (pair,)
+            for ends in zip(self.least, self.greatest, strict=True)
+        )
+
+
+def _order(first: int, columns: int) -> tuple[int, ...]:
+    return (first, *(index for index in range(columns) if index != first))
+
+
+def _extreme(
+    columns: Sequence[RowValues], values: Sequence[pa.Array], order: Sequence[int], side: str
+) -> Values:
+    """Return the least (`min`) or the greatest (`max`) tuple, in an order of the columns."""
+    left = list(values)
+    found: list[Bound] = []
+    for index in order:
+        extreme = pc.min_max(left[index])[side]
+        found += columns[index].as_bounds([extreme])
+        rows = pc.indices_nonzero(pc.equal(left[index], extreme))
+        left = [array.take(rows) for array in left]
+    return tuple(found)
+
+
+def _enclosing(least: Values | None, greatest: Values | None) -> Range | None:
+    """Return a range of short values around two tuples, None where there is none."""
+    if least is None or greatest is None:
+        return None
+    low, high = _shortened(least, lower_bound), _shortened(greatest, upper_bound)
+    return None if low is None or high is None else (low, high)
+
+
+def _shortened(values: Values, shorten: Callable[[bytes], bytes | None]) -> Values | None:
+    """Return short values that enclose, up to the first that is not the value itself."""
+    short: list[Bound] = []
+    for value in values:
+        bound = shorten(value) if isinstance(value, bytes) else value
+        if bound is None:
+            return None
+        short.append(bound)
+        if bound != value:
+            break
+    return tuple(short)

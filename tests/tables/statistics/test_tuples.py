@@ -1,0 +1,153 @@
+"""Groups of columns of every type against the rows in plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from lancestat.tables.statistics.bounds import Bound
+from lancestat.tables.statistics.common_values import Values, decode_values, encode_values
+from lancestat.tables.statistics.kernel import Request, reduce_batches
+from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
+from tests.examples import examples
+from tests.tables.statistics.columns import COLUMNS, Column
+
+slow = settings(max_examples=examples(15))
+ALL = Request(("a", "b"), common_values=128, is_key=True, keeps_hashes=True)
+
+
+def partial_of(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> ColumnPartial:
+    return reduce_batches(batches, schema, {"both": ALL})["both"]
+
+
+def batch(columns: Sequence[Column], rows: Sequence[tuple[Any, Any]]) -> pa.RecordBatch:
+    arrays = [column.array([row[i] for row in rows]) for i, column in enumerate(columns)]
+    return pa.record_batch(arrays, names=["a", "b"])
+
+
+def tuples_of(columns: Sequence[Column], rows: Sequence[tuple[Any, Any]]) -> list[Values]:
+    """The tuples that are counted, in a form that compares as they do."""
+    present = [row for row in rows if None not in row]
+    canonical = [
+        tuple(column.canonical(value) for column, value in zip(columns, row, strict=True))
+        for row in present
+    ]
+    return [decode_values(encode_values(values)) for values in canonical]
+
+
+def spelled(values: Values) -> str:
+    """NaN equals NaN here."""
+    return repr(values)
+
+
+@st.composite
+def rows(draw: st.DrawFn, columns: Sequence[Column]) -> list[tuple[Any, Any]]:
+    pools = [draw(st.lists(column.values, min_size=1, max_size=6)) for column in columns]
+    values = [st.one_of(st.sampled_from(pool), st.sampled_from(pool), st.none()) for pool in pools]
+    return draw(st.lists(st.tuples(*values), max_size=30))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("first", COLUMNS, ids=repr)
+@given(data=st.data())
+@slow
+def test_a_group_equals_its_definition(first: Column, data: st.DataObject) -> None:
+    """Common values, nulls, distinct tuples and repeats, also of dictionaries and in batches."""
+    columns = [first, data.draw(st.sampled_from(COLUMNS))]
+    parts = data.draw(st.lists(rows(columns), max_size=3))
+    batches = [batch(columns, part) for part in parts]
+    schema = pa.schema(
+        [pa.field(name, column.type) for name, column in zip("ab", columns, strict=True)]
+    )
+    every = [row for part in parts for row in part]
+    counts = Counter(map(spelled, tuples_of(columns, every)))
+    short = {
+        spelled(values): counts[spelled(values)]
+        for values in tuples_of(columns, every)
+        if not any(isinstance(one, bytes) and len(one) > 256 for one in values)
+    }
+
+    whole = partial_of(batches, schema)
+    merged = merge(decode(encode(partial_of([one], schema))) for one in batches)
+
+    for partial in (whole, merged) if batches else (whole,):
+        assert (partial.rows, partial.values) == (len(every), counts.total())
+        assert abs(partial.distinct - len(counts)) <= 2, "few share a register of the sketch"
+        assert partial.common is not None
+        assert {spelled(one.values): one.lower for one in partial.common.listed} == short
+        assert partial.common.unlisted <= max([0, *(counts - Counter(short)).values()]) * 3
+        assert partial.key is not None
+        assert partial.key.is_repeated == any(count > 1 for count in counts.values())
+        assert partial.key.is_repeated or partial.key.is_proven
+    if not any(math.isnan(one) for values in tuples_of(columns, every) for one in _floats(values)):
+        _check_ranges(whole, tuples_of(columns, every))
+
+
+def _floats(values: Values) -> list[float]:
+    return [one for one in values if isinstance(one, float)]
+
+
+def _check_ranges(partial: ColumnPartial, values: Sequence[tuple[Bound, ...]]) -> None:
+    assert partial.key is not None
+    if partial.key.is_repeated or not values:
+        return
+    for index, ranges in enumerate(partial.key.ranges):
+        turned = [(*one[index:], *one[:index]) for one in values]
+        if ranges is not None:
+            [(low, high)] = ranges
+            assert low <= min(turned)
+            assert max(turned)[: len(high)] <= high
+
+
+@pytest.mark.parametrize("first", COLUMNS, ids=repr)
+@given(data=st.data())
+@slow
+def test_dictionaries_and_slices_count_as_their_values(first: Column, data: st.DataObject) -> None:
+    columns = [first, data.draw(st.sampled_from(COLUMNS))]
+    entries = data.draw(st.lists(st.one_of(st.none(), first.values), min_size=1, max_size=6))
+    codes = data.draw(st.lists(st.one_of(st.none(), st.integers(0, len(entries) - 1)), max_size=30))
+    others = data.draw(st.lists(columns[1].values, min_size=len(codes), max_size=len(codes)))
+    encoded = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), first.array(entries))
+    plain = [None if code is None else entries[code] for code in codes]
+    one = pa.record_batch([encoded, columns[1].array(others)], names=["a", "b"])
+    rows = list(zip(plain, others, strict=True))
+    around = batch(columns, rows * 2)
+
+    expected = partial_of([batch(columns, rows)], around.schema)
+
+    assert partial_of([one], one.schema) == expected
+    assert partial_of([around.slice(len(codes), len(codes))], around.schema) == expected
+    assert partial_of([around.slice(0, len(codes)).slice(0)], around.schema) == expected
+
+
+def test_columns_keep_their_own_statistics() -> None:
+    rows = pa.record_batch({"a": [1, 2, 2, None], "b": ["x", "y", "y", "z"]})
+    requests = {
+        "a": Request(("a",), quantiles=True, common_values=128, is_key=True),
+        "b": Request(("b",)),
+        "both": Request(("b", "a")),
+    }
+    partials = reduce_batches([rows], rows.schema, requests)
+    alone = reduce_batches([rows], rows.schema, {"a": Request(("a",), quantiles=True)})["a"]
+    assert partials["a"].common is not None
+    assert partials["a"].common.bounds_of((2,)) == (2, 2)
+    assert partials["a"].key is not None
+    assert partials["a"].key.is_repeated
+    assert (partials["a"].sketch, partials["a"].maximum) == (alone.sketch, alone.maximum)
+    assert (partials["b"].common, partials["b"].key) == (None, None)
+    assert (partials["both"].nulls, partials["both"].distinct) == (1, 2)
+
+
+def test_a_million_tuples_are_counted_within_the_error_of_the_sketch() -> None:
+    rows = pa.table({"a": [i % 1000 for i in range(10**6)], "b": [i // 1000 for i in range(10**6)]})
+    partial = partial_of(rows.to_batches(max_chunksize=65_536), rows.schema)
+    assert abs(partial.distinct - 10**6) < 5 * 0.0163 * 10**6
+    assert partial.key is not None
+    assert partial.key.is_proven
+    assert partial.key.hashes is None
