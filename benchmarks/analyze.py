@@ -4,10 +4,11 @@
     python benchmarks/analyze.py --tiny         # a smoke run at scale 0.001
     python benchmarks/analyze.py --data FOLDER  # with a lineitem.parquet at hand
 
-Three sides take turns over the same rows and all their columns: lancestat's job over Lance, from
-the plan's scans to merged statistics; Spark's `CommandUtils.computeColumnStats` over Parquet; and
-pylance, reading the Lance table with a thread per core and doing nothing with it. The first two
-have a JVM each, lancestat's started as `lancestat run` does. The first two turns of each are not
+Four sides take turns over the same rows and all their columns: lancestat's job over Lance, from
+the plan's scans to merged statistics; the same with three groups of columns, and common values of
+eight columns; Spark's `CommandUtils.computeColumnStats` over Parquet; and pylance, reading the
+Lance table with a thread per core and doing nothing with it. Lancestat's and Spark's have a JVM
+each, lancestat's started as `lancestat run` does. The first two turns of each are not
 counted: the JVM takes as long to compile what Spark's side uses. Medians are printed, of the clock
 and of the processor time of all processes together, which tells more where other programs run. The
 peak is the largest resident set that a Python worker of Spark has had at the end.
@@ -50,6 +51,18 @@ default_target: dev
 targets: {dev: {state: .lancestat/state}}
 """
 TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"
+RELATED_TABLE = """
+tables:
+  - name: lineitem
+    uri: ../lineitem.lance
+    groups:
+      - [l_orderkey, l_linenumber]
+      - [l_partkey, l_suppkey]
+      - [l_returnflag, l_linestatus, l_shipmode]
+    common_values:
+      columns: [l_orderkey, l_partkey, l_suppkey, l_quantity, l_discount, l_shipdate, l_shipmode,
+                l_shipinstruct]
+"""
 
 # Of the process of lancestat's side.
 scanner: SparkScanner
@@ -63,18 +76,21 @@ class Cost(NamedTuple):
 
 
 def main() -> None:
-    """Prepare the data, let the three sides take turns, print."""
+    """Prepare the data, let the sides take turns, print."""
     arguments = parse_arguments(__doc__, runs=5)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         project = Path(folder)
         parquet = arguments.data or generate(arguments.scale, project)
-        work = declare(parquet / "lineitem.parquet", project)
+        write_lance(parquet / "lineitem.parquet", project / "lineitem.lance", fragments=FRAGMENTS)
+        work = declare(TABLE, project)
+        related = declare(RELATED_TABLE, project / "related")
         target = Target("dev", "state", spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
         # A JVM of its own, started as `lancestat run` does.
         with ProcessPoolExecutor(1, get_context("spawn"), begin, (target,)) as run:
             sides: dict[str, Callable[[], int]] = {
                 "lancestat": lambda: run.submit(analyze, work).result(),
+                "related": lambda: run.submit(analyze, related).result(),
                 "spark": lambda: compute_column_stats(spark, parquet / "lineitem.parquet"),
                 "pylance": lambda: read(work.table.uri, arguments.cores),
             }
@@ -90,12 +106,11 @@ def main() -> None:
         spark.stop()
 
 
-def declare(parquet: Path, folder: Path) -> TableAction:
-    """Write the rows as a Lance table of a new project; return the planned scans."""
-    write_lance(parquet, folder / "lineitem.lance", fragments=FRAGMENTS)
+def declare(table: str, folder: Path) -> TableAction:
+    """Declare the Lance table in a new project; return the planned scans."""
+    (folder / "specs").mkdir(parents=True)
     (folder / "lancestat_project.yml").write_text(PROJECT)
-    (folder / "specs").mkdir()
-    (folder / "specs" / "tables.yml").write_text(TABLE)
+    (folder / "specs" / "tables.yml").write_text(table)
     (action,) = lancestat.Project.load(folder).plan().actions
     assert isinstance(action, TableAction)
     return action
@@ -111,10 +126,13 @@ def analyze(work: TableAction) -> int:
     """Lancestat's side; returns the number of columns with statistics."""
     results = [partials for _, partials in scanner.scan("lineitem", work.table, work.scans)]
     made = 0
-    for key in sorted(set().union(*results)):
+    fields = {field.name: field for field in work.table.fields}
+    for key, names in work.table.needs.items():
         merged = merge(partials[key] for partials in results)
-        field = next(field for field in work.table.fields if key.startswith(f"{field.id}:"))
-        type = column_type(field.type)
+        if len(names) > 1:
+            assert merged.distinct <= merged.values
+            continue
+        type = column_type(fields[names[0]].type)
         assert type is not None
         assert merged.rows == work.table.rows
         assert column_statistics_of(merged, type).nulls == merged.nulls
@@ -165,13 +183,16 @@ def middle(costs: list[Cost]) -> Cost:
 
 def show(costs: dict[str, Cost]) -> None:
     """Print times and ratios."""
-    ours, theirs, reading = (costs[name] for name in ("lancestat", "spark", "pylance"))
+    sides = ("lancestat", "related", "spark", "pylance")
+    ours, related, theirs, reading = (costs[name] for name in sides)
     print(f"{'':<40} {'clock':>8} {'CPU':>8}")
     for text, clock, cpu in (
         ("lancestat over Lance, s", *ours),
+        ("with groups and common values, s", *related),
         ("Spark's computeColumnStats, s", *theirs),
         ("pylance, reading alone, s", *reading),
         ("Spark / lancestat", theirs.clock / ours.clock, theirs.cpu / ours.cpu),
+        ("with groups / without", related.clock / ours.clock, related.cpu / ours.cpu),
         ("lancestat / reading alone", ours.clock / reading.clock, ours.cpu / reading.cpu),
     ):
         print(f"{text:<40} {clock:8.2f} {cpu:8.2f}")

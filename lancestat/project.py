@@ -20,7 +20,7 @@ from lancestat.arguments import (
     check_session,
     check_whole,
 )
-from lancestat.errors import InvalidArgument, UnknownTable, did_you_mean
+from lancestat.errors import InvalidArgument, LancestatError, UnknownTable, did_you_mean
 from lancestat.logs import redact_logs, without_secrets
 from lancestat.spec import PAGES
 from lancestat.spec.graph import select as select_nodes
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lancestat.runs.result import PastRun, Progress, RunResult, UnfinishedNodes
     from lancestat.state.retention import GarbageReport
     from lancestat.state.store import LanceState
+    from lancestat.tables.judgement import TableAssessment
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
     from lancestat.workload.advice import Advice
@@ -512,13 +513,25 @@ class Project:
         Args:
             table: The name of a declared table.
         """
+        from lancestat.report.relations import relations_of
         from lancestat.report.tables import fragment_coverage
         from lancestat.tables.node import assess_table
         from lancestat.tables.table_status import table_status
 
-        assessment, changes = assess_table(self._observer(), self._table(table))
+        observer = self._observer()
+        assessment, changes = assess_table(observer, self._table(table))
         _, covered = fragment_coverage(assessment, changes.index)
-        return table_status(assessment, self._clock(), covered, self.spec.redactor)
+        relations = relations_of(assessment, observer.state, partial(self._assessed, observer))
+        return table_status(assessment, self._clock(), covered, self.spec.redactor, relations)
+
+    def _assessed(self, observer: Observer, name: str) -> TableAssessment | None:
+        """Return the assessment of a table, None where it cannot be looked at."""
+        from lancestat.tables.node import assess_table
+
+        try:
+            return assess_table(observer, self._table(name))[0]
+        except LancestatError:
+            return None
 
     def report(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -58,6 +58,51 @@ def column_groups(snapshot: Snapshot, fields: Sequence[Field]) -> list[ColumnGro
         for fragment in snapshot.fragments
         for holders, keys in layout.split(fragment)
     ]
+
+
+def with_joint(
+    groups: Iterable[ColumnGroup], joint: Mapping[str, Sequence[str]]
+) -> list[ColumnGroup]:
+    """Return the groups with keys for columns together, such as `a+b` for those of `a` and `b`.
+
+    Args:
+        groups: Those of fragments, one fragment after the other.
+        joint: The field keys by each new key.
+
+    Columns that share a file share its fingerprint with the new key. That of others digests theirs.
+    """
+    cache: dict[tuple[frozenset[str], ...], list[tuple[str, tuple[int, ...]]]] = {}
+    sets: dict[frozenset[str], frozenset[str]] = {}
+    made: list[ColumnGroup] = []
+    for _, parts in groupby(groups, key=attrgetter("fragment_id")):
+        of_fragment = list(parts)
+        layout = tuple(group.fields for group in of_fragment)
+        if layout not in cache:
+            cache[layout] = list(_places(layout, joint))
+        more: dict[Fingerprint, set[str]] = {group.fingerprint: set() for group in of_fragment}
+        for key, places in cache[layout]:
+            prints = [of_fragment[place].fingerprint for place in places]
+            is_one = len(set(prints)) == 1
+            joined = prints[0] if is_one else _digest(*(one.hex() for one in prints))
+            more.setdefault(joined, set()).add(key)
+        for group in of_fragment:
+            fields = group.fields.union(more.pop(group.fingerprint, ()))
+            made.append(replace(group, fields=sets.setdefault(fields, fields)))
+        for fingerprint, keys in more.items():
+            fields = frozenset(keys)
+            fields = sets.setdefault(fields, fields)
+            made.append(ColumnGroup(of_fragment[0].fragment_id, fingerprint, fields))
+    return made
+
+
+def _places(
+    layout: Sequence[frozenset[str]], joint: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the groups of a fragment that have the columns of each new key, if all are there."""
+    place_of = {field: place for place, fields in enumerate(layout) for field in fields}
+    for key, fields in joint.items():
+        if all(field in place_of for field in fields):
+            yield key, tuple(place_of[field] for field in fields)
 
 
 def content_digest(groups: Sequence[ColumnGroup]) -> str:

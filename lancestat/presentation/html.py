@@ -26,6 +26,7 @@ from lancestat.presentation.explanations import (
     scan_facts,
     scan_summary,
 )
+from lancestat.presentation.relations import relation_tables
 from lancestat.presentation.site.text import PageSanitizer, shorten
 from lancestat.presentation.terminal import unpainted
 from lancestat.presentation.text import show_facts
@@ -226,6 +227,10 @@ def _show(view: views.ShowView, page: views.Page) -> Markup:
         ]
         head = ("column", "type", *(statistic.label for statistic in statistics))
         parts.append(html.table(rows, head=head, right=numbers))
+    for relation in relation_tables(status.relations):
+        cells = [list(map(page.redacted, row)) for row in relation.rows]
+        parts.append(html.paragraph(html.strong(relation.title)))
+        parts.append(html.table(cells, head=relation.head, right=relation.right))
     notes = [f"ignored: {name}, {why}" for name, why in status.dropped.items()]
     if status.unbounded:
         notes.insert(0, status.unbounded_words)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lancestat.formats import format_instant
 from lancestat.presentation import views, words
 from lancestat.presentation.terminal import CONSOLE
+from lancestat.tables.relations import Relations
 from lancestat.version import __version__
 
 if TYPE_CHECKING:
@@ -161,10 +162,50 @@ def _show(view: views.ShowView, page: views.Page) -> Payload:
             for name, column in status.columns.items()
         },
         "missing_columns": list(status.missing),
+        **_relations(status.relations),
         "fragments": status.fragments,
         "versions_behind": status.versions_behind,
         "changed_rows": status.changed_rows,
         "policy": status.policy,
+    }
+
+
+def _relations(relations: Relations) -> Payload:
+    return {
+        "groups": [
+            {
+                "columns": list(group.columns),
+                "distinct_count": group.distinct,
+                "null_count": group.nulls,
+            }
+            for group in relations.groups
+        ],
+        "keys": [
+            {"columns": list(key.columns), "status": key.status.value, "reason": key.reason}
+            for key in relations.keys
+        ],
+        "references": [
+            {
+                "columns": list(reference.columns),
+                "table": reference.table,
+                "to": list(reference.to),
+                "contained": known.contained,
+                "reason": known.reason,
+            }
+            for reference, known in relations.references
+        ],
+        "common_values": [
+            {
+                "columns": list(shown.columns),
+                "is_exact": shown.is_exact,
+                "most_unlisted": shown.unlisted,
+                "values": [
+                    {"value": list(one.texts), "lower": one.lower, "upper": one.upper}
+                    for one in shown.values
+                ],
+            }
+            for shown in relations.common_values
+        ],
     }
 
 

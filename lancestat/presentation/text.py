@@ -29,6 +29,7 @@ from lancestat.presentation.explanations import (
     scan_summary,
     side_cells,
 )
+from lancestat.presentation.relations import relation_tables
 from lancestat.presentation.terminal import (
     CONSOLE,
     cell_width,
@@ -326,6 +327,10 @@ def _show(view: views.ShowView, page: views.Page) -> list[str]:
     lines = [f"{paint(status.table, 'title')}  {paint(redact_line(status.uri), 'note')}", ""]
     lines += table(show_facts(view), indent="  ", page=page)
     lines += ["", *_columns(status.columns, page)] if status.columns else []
+    for relation in relation_tables(status.relations):
+        rows = [list(map(visible, row)) for row in relation.rows]
+        lines += ["", paint(f"  {relation.title}", "title")]
+        lines += table(rows, head=relation.head, right=relation.right, indent="  ", page=page)
     if status.kept:
         kept = ", ".join(visible(name) for name in status.columns if name in status.kept)
         lines += ["", f"  kept in the state alone, since Spark cannot plan with it: {kept}"]

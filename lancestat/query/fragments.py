@@ -21,7 +21,7 @@ import numpy as np
 
 from lancestat.errors.base import StateError
 from lancestat.lake.files import store_options
-from lancestat.lake.fingerprint import column_groups, field_key
+from lancestat.lake.fingerprint import column_groups, field_key, with_joint
 from lancestat.lake.open import portable
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.query.predicates.filter import Filter, columns_of
@@ -29,7 +29,13 @@ from lancestat.query.pruning import ColumnBounds, Mask, bound_values, may_match,
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.partials import block_digest, contents, group_digest, slices
 from lancestat.state.store import StateReader
-from lancestat.state.values import BlockKey, TableSummary, quantile_key
+from lancestat.state.values import (
+    BlockKey,
+    TableSummary,
+    joint_key,
+    partial_key,
+    plain_key,
+)
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import ColumnPartial, merge
@@ -143,6 +149,14 @@ class FragmentStatistics:
             self._merged[column] = self.partial_of(column, self._is_present)
         return self._merged[column]
 
+    def group_partial(self, columns: frozenset[str]) -> ColumnPartial | None:
+        """Return the partial of a group of columns over the whole table, None where not known."""
+        return None
+
+    def tuple_order(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns of a group in the order of its tuples: that of their field ids."""
+        return sorted(columns, key=lambda name: self._fields[name].id)
+
     def knows(self, column: str) -> bool:
         """Whether the bounds of a column are known in some fragment."""
         bounds = self.bounds(column)
@@ -235,9 +249,26 @@ class GroupedStatistics(FragmentStatistics):
         super().__init__(snapshot.fragments, snapshot.fields, summary.groups)
         self._state, self._identity = state, identity
         self._snapshot, self._summary = snapshot, summary
+        self._joint: dict[str, ColumnPartial | None] = {}
 
     def _read(self, fields: Sequence[Field]) -> Mapping[str, Partials]:
-        held = {field.name: self._held(field) for field in fields}
+        return self._read_keys({field.name: field_key(field) for field in fields})
+
+    def group_partial(self, columns: frozenset[str]) -> ColumnPartial | None:
+        if not columns <= self._fields.keys():
+            return None
+        key = joint_key(field_key(self._fields[name]) for name in columns)
+        with self._lock:
+            if key not in self._joint:
+                partials = [*self._read_keys({key: key}).get(key, ()), None]
+                present = [partials[group] for group in np.flatnonzero(self._is_present)]
+                known = [partial for partial in present if partial is not None]
+                self._joint[key] = merge(known) if len(known) == len(present) else None
+        return self._joint[key]
+
+    def _read_keys(self, keys: Mapping[str, str]) -> Mapping[str, Partials]:
+        """Return partials by group, of columns and groups by any names and their plain keys."""
+        held = {name: self._held(key) for name, key in keys.items()}
         groups_by_block: dict[BlockKey, list[tuple[str, slice]]] = {}
         partials: dict[str, list[ColumnPartial | None]] = {}
         for name, (key, is_held) in held.items():
@@ -265,25 +296,31 @@ class GroupedStatistics(FragmentStatistics):
             for partial, held, is_whole, count in zip(partials, is_held, whole, rows, strict=False)
         ]
 
-    def _held(self, field: Field) -> tuple[str, list[bool]]:
-        """Return the key of a column's summary, and which groups have the snapshot's content."""
-        exact_key = field_key(field)
-        stored = self._summary.contents
-        key = next((key for key in (quantile_key(exact_key), exact_key) if key in stored), None)
+    def _held(self, plain: str) -> tuple[str, list[bool]]:
+        """Return the key of a summary's partials, and which groups have the snapshot's content."""
+        stored, key = self._summary.contents, self._stored_keys.get(plain)
         if key is None:
-            return exact_key, []
+            return plain, []
         pin = self._snapshot.pin
         if (self._summary.version, self._summary.manifest) == (pin.version, pin.manifest):
             return key, [bool(digest) for digest in stored[key]]
-        now = self._digests[exact_key]
+        now = self._digests[plain]
         return key, [bool(a) and a == b for a, b in zip(stored[key], now, strict=True)]
+
+    @cached_property
+    def _stored_keys(self) -> Mapping[str, str]:
+        """The stored key by plain key: of several that with the most marks."""
+        return {plain_key(key): key for key in sorted(self._summary.contents, key=len)}
 
     @cached_property
     def _digests(self) -> Mapping[str, Sequence[bytes | None]]:
         """What the groups hold of each analyzable column in this version."""
         fields = [field for field in self._snapshot.fields if column_type(field.type)]
+        parts = {plain: partial_key(plain) for plain in self._stored_keys}
+        joint = {plain: part.fields for plain, part in parts.items() if part.is_joint}
+        groups = with_joint(column_groups(self._snapshot, fields), joint)
         digests: dict[str, Sequence[bytes | None]] = {}
-        for keys, by_fragment in contents(column_groups(self._snapshot, fields)).items():
+        for keys, by_fragment in contents(groups).items():
             of_groups = [group_digest(group, by_fragment) for group in self._summary.groups]
             digests.update(dict.fromkeys(keys, of_groups))
         return digests

@@ -14,15 +14,19 @@ from lancestat.errors.codes import InvalidReadOption
 from lancestat.lake.open import observe_at, observe_snapshots, open_pinned, portable, snapshot
 from lancestat.lake.snapshot import Field, Pin, Snapshot
 from lancestat.query.fragments import FragmentStatistics, load_groups, load_zone_maps
+from lancestat.query.references import ReferenceSide, containment
 from lancestat.query.sampler import Sampler
 from lancestat.runs.discover import located
-from lancestat.spec.model import ProjectSpec, Table, tables_of
+from lancestat.spec.model import ProjectSpec, Reference, Table, tables_of
 from lancestat.state.store import StateReader
 from lancestat.state.values import table_identity
 from lancestat.tables.judgement import TableStatistics, Verdict
 from lancestat.tables.node import look_back
+from lancestat.tables.relations import Containment
 from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.statistics.common_values import CommonValues
 from lancestat.tables.stored import TableRecord, table_records
+from lancestat.tables.wire import JointStatistics
 
 if TYPE_CHECKING:
     import lance
@@ -109,6 +113,7 @@ class ReadTable:
         statistics: Its statistics, and with them the dataset at the version that is read.
         storage_options: How workers reach it.
         histogram: Whether histograms are declared.
+        references: The declared references to other tables, see `containment`.
         load_fragments: Loads the statistics of fragments, when a filter needs them.
         sampler: Counts the rows that pass filters which Spark does not estimate.
     """
@@ -117,6 +122,7 @@ class ReadTable:
     statistics: TableStatistics
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     histogram: bool = False
+    references: tuple[Reference, ...] = ()
     load_fragments: Callable[[], FragmentStatistics] = FragmentStatistics
     sampler: Sampler | None = None
 
@@ -147,6 +153,41 @@ class ReadTable:
     def fragments(self) -> FragmentStatistics:
         """The statistics of fragments, loaded once."""
         return self.load_fragments()
+
+    def joint(self, names: frozenset[str]) -> JointStatistics | None:
+        """Return the joint distinct count and nulls of some columns, None where not kept.
+
+        They are published with the statistics of columns, and hold as far as those do (`verdict`).
+        """
+        published = self.statistics.published
+        return None if published is None else published.joint.get(names)
+
+    def common_values(self, names: str | frozenset[str]) -> CommonValues | None:
+        """Return the common values of a column or a group, None where not kept.
+
+        They are those of the rows as they are read, whatever the verdict on the statistics is: None
+        as well where some of the rows came after the last run. Values of a group are in the order
+        of field ids, which is that of `joint`'s columns.
+        """
+        alone = names if isinstance(names, str) else next(iter(names))
+        if isinstance(names, str) or len(names) == 1:
+            partial = self.fragments.partial(alone)
+        else:
+            partial = self.fragments.group_partial(names)
+        return None if partial is None else partial.common
+
+    def containment(self, reference: Reference, other: ReadTable) -> Containment:
+        """Return whether the values of a reference are all in the `other` table, where known.
+
+        It holds for the rows as they are read, on both sides.
+        """
+        ours, theirs = (ReferenceSide(table.fragments, table.types) for table in (self, other))
+        return containment(reference, ours, theirs)
+
+    @property
+    def proven_keys(self) -> frozenset[frozenset[str]]:
+        """The declared keys that are proven for the rows that are read."""
+        return self.statistics.proven_keys
 
     def verdict(self, settings: ReadSettings, now: datetime) -> Verdict:
         """Return whether the statistics are used, under session, scan and policy."""
@@ -255,6 +296,7 @@ class DeclaredTables:
             ),
             storage_options=options,
             histogram=table.histogram,
+            references=table.references,
             load_fragments=fragments,
             sampler=Sampler(dataset, observed.rows, _unreported(observed)),
         )

@@ -16,6 +16,7 @@ from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.fragments import load_groups
+from lancestat.report.relations import refuted, relations_of
 from lancestat.report.values import (
     Health,
     NodeReport,
@@ -30,10 +31,11 @@ from lancestat.report.values import (
 from lancestat.runs.actions import STATE_LACKS
 from lancestat.runs.result import PastRun
 from lancestat.spec.model import Freshness, Node, Table, tables_of
-from lancestat.state.values import PartialIndex, plain_key, table_identity
+from lancestat.state.values import PartialIndex, partial_key, table_identity
 from lancestat.tables.coverage import cover
 from lancestat.tables.judgement import TableAssessment
-from lancestat.tables.node import TableObserver, stored_groups
+from lancestat.tables.node import TableObserver
+from lancestat.tables.planner import stored_groups
 from lancestat.tables.statistics.column_statistics import Histogram, equi_height
 from lancestat.tables.table_status import TableStatus, table_status
 
@@ -198,8 +200,9 @@ def fragment_coverage(
     by_fragment: Counter[int] = Counter()
     by_key: Counter[str] = Counter()
     for group, keys in cover(stored_groups(assessment), index, ()).missing:
-        by_fragment[group.fragment_id] += len(keys)
-        by_key.update(map(plain_key, keys))
+        columns_missing = [key.fields[0] for key in map(partial_key, keys) if not key.is_joint]
+        by_fragment[group.fragment_id] += len(columns_missing)
+        by_key.update(columns_missing)
     columns, fragments = assessment.columns, assessment.snapshot.fragments
     return (
         tuple(_report(fragment, len(columns) - by_fragment[fragment.id]) for fragment in fragments),
@@ -256,7 +259,9 @@ class TableReporter(Reporter):
     ) -> TableReport:
         assessment = TableObserver(self.observed).assess(table)
         fragments, covered = fragment_coverage(assessment, index) if index else ((), None)
-        status = table_status(assessment, self.now, covered, self.observed.spec.redactor)
+        relations = relations_of(assessment, self.observed.state, self._other)
+        redactor = self.observed.spec.redactor
+        status = table_status(assessment, self.now, covered, redactor, relations)
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
             *refused(status, assessment),
@@ -264,6 +269,7 @@ class TableReporter(Reporter):
             *outdated(table.freshness, changed_at, self.now),
             *uncovered(status),
             *lacking(status),
+            *refuted(relations),
             *(problem(Health.WARN, warning) for warning in assessment.resolved.warnings),
         ]
         return TableReport(
@@ -279,6 +285,16 @@ class TableReporter(Reporter):
             fragments=fragments,
             runs=runs,
         )
+
+    def _other(self, name: str) -> TableAssessment | None:
+        """Return the assessment of another table, None where it was not observed."""
+        node = next((node for node in self.observed.nodes if node.name == name), None)
+        if not isinstance(node, Table):
+            return None
+        try:
+            return TableObserver(self.observed).assess(node)
+        except LancestatError:
+            return None
 
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observed.spec.options.of(snapshot.uri)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lancestat.formats import count, quoted
 from lancestat.spec.declaration import (
@@ -20,7 +20,9 @@ from lancestat.spec.declaration import (
     resource,
     whole_number,
 )
-from lancestat.spec.document import KeyPath
+
+if TYPE_CHECKING:
+    from lancestat.spec.document import KeyPath
 
 MOST_GROUPS = 32
 MOST_COMMON_VALUES = 1000

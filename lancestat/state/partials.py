@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -23,7 +23,7 @@ from lancestat.state.values import (
     SummaryBlock,
     TableSummary,
     covered_keys,
-    plain_key,
+    served_keys,
     weight,
 )
 
@@ -276,7 +276,7 @@ def _batches(
 
 
 def _rows(
-    batch: pa.RecordBatch, missing: Mapping[bytes, Collection[str]]
+    batch: pa.RecordBatch, missing: Mapping[bytes, Set[str]]
 ) -> Iterator[tuple[bytes, list[tuple[str, bytes | None]] | None]]:
     """Yield the missing partials of each row by the fields asked for; None for a malformed row."""
     column = batch.column("partials")
@@ -298,8 +298,7 @@ def _rows(
             [
                 (name, one)
                 for field, one in zip(fields, encoded, strict=True)
-                for name in {field, plain_key(field)}
-                if name in asked
+                for name in served_keys(field) & asked
             ],
         )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from itertools import product
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -132,41 +134,131 @@ def canonical_uri(uri: str) -> str:
     return f"{scheme}://{host.lower()}/{segments}"
 
 
-# Spark's types hold no plus sign.
-_QUANTILES = "+quantiles"
+# The key of a stored partial is the field key of its column, or those of a group of columns by
+# ascending field id, and then marks of what the partial has beyond other ones: quantiles, common
+# values of some capacity, whether values repeat. Spark's types hold no plus sign, and field keys a
+# colon, which marks do not.
+_PLUS = "+"
+_QUANTILES, _COMMON_VALUES, _UNIQUE = "quantiles", "common", "unique"
+_MARK = re.compile(f"{_QUANTILES}|{_COMMON_VALUES}[0-9]+|{_UNIQUE}")
 
-# 4 kB and 20 kB, in memory.
+# Of 4 kB in memory, the size of a column's partial with nothing beyond.
 _PARTIALS_PER_QUANTILES = 5
+_CAPACITY_PER_PARTIAL = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PartialKey:
+    """The key of a stored partial, in parts.
+
+    `fields` are field keys, of a group in the order of their ids; `common_values` is the capacity
+    of these, 0 for none; `is_unique` says that the partial tells whether values repeat.
+    """
+
+    fields: tuple[str, ...]
+    quantiles: bool = False
+    common_values: int = 0
+    is_unique: bool = False
+
+    def __str__(self) -> str:
+        marks = (
+            *([f"{_COMMON_VALUES}{self.common_values}"] if self.common_values else []),
+            *([_QUANTILES] if self.quantiles else []),
+            *([_UNIQUE] if self.is_unique else []),
+        )
+        return _PLUS.join((*self.fields, *marks))
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether it is that of a group of columns."""
+        return len(self.fields) > 1
+
+
+@lru_cache(maxsize=4096)
+def partial_key(key: str) -> PartialKey:
+    """Return the parts of a stored key."""
+    parts = key.split(_PLUS)
+    marks = list(filter(_MARK.fullmatch, parts))
+    fields = tuple(part for part in parts if part not in marks)
+    sizes = [mark.removeprefix(_COMMON_VALUES) for mark in marks]
+    capacity = next((int(size) for size in sizes if size.isdecimal()), 0)
+    return PartialKey(fields, _QUANTILES in marks, capacity, _UNIQUE in marks)
+
+
+def joint_key(fields: Iterable[str]) -> str:
+    """Return the plain key of a group of columns, given their field keys in any order."""
+    return _PLUS.join(sorted(fields, key=lambda field: int(field.partition(":")[0])))
 
 
 def quantile_key(field_key: str) -> str:
     """The key of a column's partial with quantiles."""
-    return field_key + _QUANTILES
+    return str(PartialKey((field_key,), quantiles=True))
 
 
 def has_quantiles(key: str) -> bool:
     """Whether a partial stored under this key has quantiles."""
-    return key.endswith(_QUANTILES)
+    return partial_key(key).quantiles
 
 
 def plain_key(key: str) -> str:
-    """The field key behind a stored key."""
-    return key.removesuffix(_QUANTILES)
+    """The key of the column or the group behind a stored key."""
+    return _PLUS.join(partial_key(key).fields)
 
 
 # Fragments of a table mostly have the same columns, so that few sets are requested, often.
 @lru_cache(maxsize=1024)
-def plain_keys(keys: frozenset[str]) -> frozenset[str]:
-    """The field keys behind stored keys."""
-    return frozenset(map(plain_key, keys))
+def field_keys(keys: frozenset[str]) -> frozenset[str]:
+    """The field keys of all columns behind stored keys."""
+    return frozenset(field for key in keys for field in partial_key(key).fields)
 
 
 @lru_cache(maxsize=1024)
 def weight(keys: frozenset[str]) -> int:
-    """Return how many partials without quantiles take as much memory as those of these keys."""
-    return len(keys) + _PARTIALS_PER_QUANTILES * sum(map(has_quantiles, keys))
+    """Return how many partials with nothing beyond take as much memory as those of these keys."""
+    return sum(
+        1
+        + _PARTIALS_PER_QUANTILES * key.quantiles
+        + key.common_values // _CAPACITY_PER_PARTIAL
+        + key.is_unique
+        for key in map(partial_key, keys)
+    )
+
+
+def is_special(key: str) -> bool:
+    """Whether only tables with groups, keys or common values need the partials of a key."""
+    parts = partial_key(key)
+    return parts.is_joint or parts.common_values > 0 or parts.is_unique
+
+
+@lru_cache(maxsize=4096)
+def served_keys(key: str) -> frozenset[str]:
+    """Return the keys that a partial stored under `key` serves: those with fewer marks, too.
+
+    Common values of a larger capacity serve as those of a smaller one.
+    """
+    whole = partial_key(key)
+    capacities = [0]
+    capacity = whole.common_values
+    while capacity >= LEAST_CAPACITY:
+        capacities.append(capacity)
+        capacity //= 2
+    parts = product({False, whole.quantiles}, capacities, {False, whole.is_unique})
+    return frozenset(str(PartialKey(whole.fields, *marks)) for marks in parts) | {key}
 
 
 def covered_keys(keys: frozenset[str]) -> frozenset[str]:
-    """Return the keys that partials stored under `keys` serve: also those without quantiles."""
-    return keys | plain_keys(keys) if any(map(has_quantiles, keys)) else keys
+    """Return the keys that partials stored under `keys` serve."""
+    return frozenset().union(*map(served_keys, keys))
+
+
+# Summaries of common values hold a power of two of them, this one at least.
+LEAST_CAPACITY = 128
+_SLACK = 2
+
+
+def capacity_for(size: int) -> int:
+    """Return the capacity of summaries that give `size` values: a power of two, at least 128.
+
+    They keep twice as many as are shown, since counts near the last place are then closer.
+    """
+    return max(LEAST_CAPACITY, 1 << (_SLACK * size - 1).bit_length())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,8 +13,8 @@ from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
 from lancestat.runs.actions import Figures, NodeAction, Reason, RunsOn, Stage, Verb, action_summary
 from lancestat.spec.model import NodeKind, Publish
-from lancestat.state.values import quantile_key
 from lancestat.tables.carriers import CARRIERS
+from lancestat.tables.relations import KeyResult
 
 if TYPE_CHECKING:
     # Spark's workers import this module.
@@ -79,7 +79,8 @@ class MergePartials(Stage):
 class RestampStatistics(Stage):
     """Keep the statistics, which still hold, and give them the version that they now describe.
 
-    `values` are entries of the manifest, `bounds` and `kept` those that only the state holds.
+    `values` are entries of the manifest, `bounds` and `kept` those that only the state holds, and
+    `keys` what is known of declared keys.
     """
 
     name: ClassVar[str] = "restamp"
@@ -87,6 +88,7 @@ class RestampStatistics(Stage):
     values: tuple[tuple[str, str], ...]
     bounds: tuple[tuple[str, tuple[str, str]], ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
+    keys: tuple[KeyResult, ...] = ()
 
     @property
     def words(self) -> str:
@@ -109,12 +111,6 @@ class PublishStatistics(Stage):
 TableStage = ReusePartials | ReadFragments | MergePartials | RestampStatistics | PublishStatistics
 
 
-def stored_key(field: Field, histograms: frozenset[str]) -> str:
-    """Return the key of the partials that a column needs, if those have histograms."""
-    key = field_key(field)
-    return quantile_key(key) if field.name in histograms else key
-
-
 @dataclass(frozen=True, slots=True)
 class TableVersion:
     """A table at one version, with the columns to keep statistics on.
@@ -122,7 +118,8 @@ class TableVersion:
     `identity` is the state's name for the dataset, `fields` the analyzed columns, `live` their
     fingerprints at that version and `groups` where they belong; `config` is the manifest's.
     `histograms` names the columns whose partials need quantiles, and `newest_fragment` is that of
-    the snapshot.
+    the snapshot. `wanted` has the columns of each partial that it needs, of a group in the order of
+    its tuples, by stored key (`state.values`).
     """
 
     UNORDERED: ClassVar[frozenset[str]] = frozenset({"groups"})
@@ -138,6 +135,7 @@ class TableVersion:
     histograms: frozenset[str] = frozenset()
     groups: tuple[ColumnGroup, ...] = ()
     newest_fragment: str = ""
+    wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def uri(self) -> str:
@@ -149,9 +147,10 @@ class TableVersion:
         """The version that is read."""
         return self.pin.version
 
-    def stored_key(self, field: Field) -> str:
-        """Return the key of the partials that a column needs (`state.values`)."""
-        return stored_key(field, self.histograms)
+    @property
+    def needs(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns of each partial that it needs: `wanted`, else all columns by themselves."""
+        return self.wanted or {field_key(field): (field.name,) for field in self.fields}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
 from lancestat.lake.open import portable
@@ -21,9 +23,13 @@ from lancestat.spark.session import RunSession, task_threads
 from lancestat.spark.versions import prepare_worker
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import LOCAL_ATTEMPTS, Target, local_cores
-from lancestat.state.values import has_quantiles, weight
+from lancestat.state.values import partial_key, weight
 from lancestat.tables.action import Scan, TableVersion
+from lancestat.tables.statistics.key_proof import MOST_HASHES
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
+
+if TYPE_CHECKING:
+    from lancestat.tables.statistics.kernel import Request
 
 PARTIALS_PER_JOB = 32_768
 
@@ -35,13 +41,15 @@ class ScanRange:
     """Live rows of one scan.
 
     `scan` is an index into the scans that were split, `row_bytes` estimates the bytes on disk of a
-    row, and `weight` is the range's part of the cost of the scan.
+    row, `weight` is the range's part of the cost of the scan, and `fields` are those of its keys
+    that are read.
     """
 
     scan: int
     rows: RowRange
     row_bytes: int
     weight: float
+    fields: frozenset[str]
 
 
 # What one task reads.
@@ -59,21 +67,41 @@ def weigh(scan: Scan, sizes: TaskSizes = ANALYSIS) -> int:
 def split(scans: Sequence[Scan], cores: int, sizes: TaskSizes = ANALYSIS) -> tuple[WorkItem, ...]:
     """Split heavy scans by rows and put light ones together, heaviest item first.
 
-    Every row of every scan is in exactly one range. Taken heaviest first by idle cores, the items
+    Every row of every scan is in exactly one range for each of its keys. Only who sees all rows of
+    a fragment finds repeated ones: of a scan that is split, keys that ask for that have a range of
+    their own. Taken heaviest first by idle cores, the items
     end within one item's time of each other (R. L. Graham, Bounds on Multiprocessing Timing
     Anomalies, 1969).
     """
     spans = [Span(scan.fragment_id, scan.rows, weigh(scan, sizes)) for scan in scans]
     tasks = split_spans(spans, cores, sizes)
 
+    parts = Counter(index for task in tasks for index, _ in task)
+    whole = [_whole_fields(scan.fields) if parts[i] > 1 else None for i, scan in enumerate(scans)]
+
     def scan_range(index: int, rows: RowRange) -> ScanRange:
-        scan, span = scans[index], spans[index]
+        scan, span, alone = scans[index], spans[index], whole[index] or NO_KEYS
         count = span.rows - rows.offset if rows.count is None else rows.count
         weight = span.weight * (count / span.rows if span.rows else 1)
-        return ScanRange(index, rows, scan.size_bytes // (scan.rows or 1), weight)
+        row_bytes = scan.size_bytes // (scan.rows or 1)
+        return ScanRange(index, rows, row_bytes, weight, scan.fields - alone)
 
-    items = (tuple(scan_range(index, rows) for index, rows in task) for task in tasks)
+    ranges = ([scan_range(index, rows) for index, rows in task] for task in tasks)
+    items = [kept for task in ranges if (kept := tuple(part for part in task if part.fields))]
+    for index, fields in enumerate(whole):
+        if fields:
+            scan, rows = scans[index], RowRange(scans[index].fragment_id)
+            cells = _CELL_WEIGHT * scan.rows * len(fields)
+            items.append((ScanRange(index, rows, scan.size_bytes // scan.rows, cells, fields),))
     return tuple(sorted(items, key=lambda item: -sum(part.weight for part in item)))
+
+
+NO_KEYS: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=1024)
+def _whole_fields(fields: frozenset[str]) -> frozenset[str]:
+    return frozenset(key for key in fields if partial_key(key).is_unique)
 
 
 def jobs(scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB) -> Iterator[Sequence[Scan]]:
@@ -136,13 +164,15 @@ RangePartials = tuple[ScanRange, Mapping[str, bytes]]
 class ScanTask:
     """Reads work items of one pinned table; pickled into the Spark job.
 
-    `columns` names the columns of every scan of the job by field key.
+    `columns` names the columns of each stored key that a scan of the job reads. `keeps_hashes` says
+    whether proofs of keys get hashes.
     """
 
     pin: Pin
-    columns: tuple[Mapping[str, str], ...]
+    columns: Mapping[str, tuple[str, ...]]
     storage_options: Mapping[str, str] = field(repr=False)
     threads: int = 1
+    keeps_hashes: bool = False
 
     def __call__(self, items: Iterable[WorkItem]) -> Iterator[RangePartials]:
         """Yield the partials of every range of every item.
@@ -167,19 +197,18 @@ class ScanTask:
         import pyarrow as pa
 
         from lancestat.spark.fragment_reader import pinned_dataset, read_range
-        from lancestat.tables.statistics.kernel import analyze
+        from lancestat.tables.statistics.kernel import reduce_batches
 
-        columns = self.columns[part.scan]
-        names = tuple(columns.values())
+        requests = {key: self._request(key) for key in sorted(part.fields)}
+        names = tuple(dict.fromkeys(chain.from_iterable(r.columns for r in requests.values())))
         dataset = pinned_dataset(self.pin, self.storage_options)
         try:
             batches = read_range(
                 dataset, part.rows, names, self.storage_options, row_bytes=part.row_bytes
             )
             schema = pa.schema([dataset.schema.field(name) for name in names])
-            quantiles = {name for key, name in columns.items() if has_quantiles(key)}
-            partials = analyze(batches, schema, quantiles=quantiles)
-            return part, {key: encode(partials[name]) for key, name in columns.items()}
+            partials = reduce_batches(batches, schema, requests)
+            return part, {key: encode(partial) for key, partial in partials.items()}
         except LancestatError:
             raise
         except Exception as error:
@@ -189,6 +218,17 @@ class ScanTask:
                 f"fragment {part.rows.fragment_id} of {self.pin.uri} at version {self.pin.version}"
             )
             raise FragmentNotAnalyzed(f"{subject} cannot be analyzed: {cause}") from error
+
+    def _request(self, key: str) -> Request:
+        return request_of(key, self.columns[key], keeps_hashes=self.keeps_hashes)
+
+
+def request_of(key: str, columns: tuple[str, ...], *, keeps_hashes: bool) -> Request:
+    """Return what the kernel is asked for the partials of a stored key."""
+    from lancestat.tables.statistics.kernel import Request
+
+    parts = partial_key(key)
+    return Request(columns, parts.quantiles, parts.common_values, parts.is_unique, keeps_hashes)
 
 
 # A scan, with all of its partials by field key.
@@ -216,17 +256,14 @@ def scan_table(
     are split for `cores`, and a task has `threads` cores.
     """
     progress = ScanProgress(on_progress)
-    names = {table.stored_key(field): field.name for field in table.fields}
-    columns: dict[frozenset[str], Mapping[str, str]] = {}
-    for scan in all_scans:
-        columns.setdefault(scan.fields, {key: names[key] for key in sorted(scan.fields)})
     for scans in jobs(all_scans):
         items = split(scans, cores)
         task = ScanTask(
             pin=table.pin,
-            columns=tuple(columns[scan.fields] for scan in scans),
+            columns=table.needs,
             storage_options=portable(storage_options),
             threads=threads,
+            keeps_hashes=table.rows <= MOST_HASHES,
         )
         parts = Counter(part.scan for item in items for part in item)
         description = f"lancestat: {node}: {len(scans)} scans in {len(items)} tasks"
@@ -254,7 +291,10 @@ def _assemble(
         if encoded_parts and len(encoded_parts) == parts[index]:
             yield (
                 scan,
-                {key: merge(decode(one[key]) for one in encoded_parts) for key in scan.fields},
+                {
+                    key: merge(decode(one[key]) for one in encoded_parts if key in one)
+                    for key in scan.fields
+                },
             )
 
 

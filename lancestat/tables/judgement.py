@@ -27,8 +27,8 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.formats import count, quoted
-from lancestat.lake.fingerprint import ColumnGroup, schema_hash
-from lancestat.lake.history import History, rows_changed_between
+from lancestat.lake.fingerprint import ColumnGroup, field_key, schema_hash
+from lancestat.lake.history import Effect, History, rows_changed_between
 from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readable_name
 from lancestat.spec.model import (
     Publish,
@@ -36,10 +36,10 @@ from lancestat.spec.model import (
     Table,
 )
 from lancestat.spec.table import AvailableColumn, ResolvedColumns, check_named, resolve_columns
-from lancestat.state.values import PartialIndex
-from lancestat.tables.action import stored_key
+from lancestat.state.values import PartialIndex, PartialKey, capacity_for, is_special
 from lancestat.tables.carriers import CARRIERS, Carrier
 from lancestat.tables.coverage import Rewritten
+from lancestat.tables.relations import KeyStatus
 from lancestat.tables.statistics.column_statistics import HISTOGRAM_KINDS
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.stored import TableRecord
@@ -60,6 +60,8 @@ from lancestat.tables.wire import (
 _log = logging.getLogger("lancestat.read")
 
 _NAMES_LISTED = 5
+# What leaves keys as they are.
+_KEYS_STAY = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN, Effect.DELETED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +272,22 @@ class TableStatistics:
         """The statistics of columns that are not published, from the state."""
         return {} if self.remembered is None else decode_kept(self.remembered.kept, self.types)
 
+    @cached_property
+    def proven_keys(self) -> frozenset[frozenset[str]]:
+        """The declared keys that are proven for the rows as they are: also after deletions.
+
+        They hold whether or not a policy accepts the other statistics.
+        """
+        record, published = self.remembered, self.published
+        if record is None or published is None or not record.keys:
+            return frozenset()
+        if published.version_tag != self.snapshot.version:
+            _, history = self._base_and_history
+            if not (self._is_proven and history.is_complete and history.effects <= _KEYS_STAY):
+                return frozenset()
+        proven = (key for key in record.keys if key.status is KeyStatus.PROVEN)
+        return frozenset(frozenset(key.columns) for key in proven)
+
     @property
     def described_version(self) -> int | None:
         """The version whose rows the statistics describe, None where there are none."""
@@ -433,9 +451,38 @@ class TableAssessment(TableStatistics):
         wanted = self.columns if self.spec.histogram else ()
         return frozenset(f.name for f in wanted if self.types[f.name].kind in HISTOGRAM_KINDS)
 
-    def stored_key(self, field: Field) -> str:
-        """Return the key of the partials that a column needs (`state.values`)."""
-        return stored_key(field, self.histograms)
+    @cached_property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The groups of columns that get joint statistics, each in the order of its tuples."""
+        ids = {field.name: field.id for field in self.columns}
+        return tuple(
+            tuple(sorted(names, key=ids.__getitem__))
+            for names in self.spec.joint_groups
+            if ids.keys() >= set(names)
+        )
+
+    @cached_property
+    def wanted(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns of each partial that is needed, by its key (`state.values`)."""
+        fields = {field.name: field for field in self.columns}
+        common, keys = self.spec.common_values, set(map(frozenset, self.spec.keys))
+
+        def key(names: tuple[str, ...]) -> str:
+            has_common = common is not None and common.covers(names)
+            made = PartialKey(
+                tuple(field_key(fields[name]) for name in names),
+                len(names) == 1 and names[0] in self.histograms,
+                capacity_for(common.size) if common is not None and has_common else 0,
+                frozenset(names) in keys,
+            )
+            return str(made)
+
+        return {key(names): names for names in (*((name,) for name in fields), *self.groups)}
+
+    @cached_property
+    def special_keys(self) -> frozenset[str]:
+        """The keys of those partials that only tables with groups, keys or common values need."""
+        return frozenset(filter(is_special, self.wanted))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.errors import (
@@ -17,7 +16,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.formats import instant, quoted
-from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
+from lancestat.lake.fingerprint import ColumnGroup, column_groups, table_digest
 from lancestat.lake.history import History, commits_since
 from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
@@ -39,7 +38,7 @@ from lancestat.tables.judgement import (
     check_reference,
     no_history,
 )
-from lancestat.tables.planner import NOTHING_STORED, decide, skip_if_current
+from lancestat.tables.planner import NOTHING_STORED, Marks, decide, marks, skip_if_current
 from lancestat.tables.stored import TableRecord, decode_record
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ class TableObserver:
         # The judgement looks back at the version that was just opened.
         statistics = replace(assessment, look_back=lambda *_: (base, history))
         groups = tuple(column_groups(now, fields))
-        mark = _marks(assessment)
+        mark = marks(assessment)
         return TableChanges(
             groups=mark(groups),
             digest=table_digest(groups, fields),
@@ -213,31 +212,6 @@ def _digest_of_names(snapshot: Snapshot, wanted: Sequence[Field]) -> str:
     names = {field.name for field in wanted}
     fields = tuple(field for field in snapshot.fields if field.name in names)
     return table_digest(column_groups(snapshot, fields), fields)
-
-
-def stored_groups(assessment: TableAssessment) -> tuple[ColumnGroup, ...]:
-    """The content of the wanted columns now, under the keys of the partials they need."""
-    return _marks(assessment)(tuple(column_groups(assessment.snapshot, assessment.columns)))
-
-
-# Puts content under the keys of the partials that it needs.
-Marks = Callable[[tuple[ColumnGroup, ...]], tuple[ColumnGroup, ...]]
-
-
-def _marks(assessment: TableAssessment) -> Marks:
-    marked = {field_key(field): assessment.stored_key(field) for field in assessment.columns}
-
-    # Equal sets of keys stay one object.
-    @cache
-    def mark(keys: frozenset[str]) -> frozenset[str]:
-        return frozenset(marked.get(key, key) for key in keys)
-
-    def mark_all(groups: tuple[ColumnGroup, ...]) -> tuple[ColumnGroup, ...]:
-        if not assessment.histograms:
-            return groups
-        return tuple(replace(group, fields=mark(group.fields)) for group in groups)
-
-    return mark_all
 
 
 def _rewrites(

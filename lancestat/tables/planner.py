@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
 
 from lancestat.formats import count, visible
-from lancestat.lake.fingerprint import ByteEstimator
+from lancestat.lake.fingerprint import (
+    ByteEstimator,
+    ColumnGroup,
+    column_groups,
+    with_joint,
+)
 from lancestat.lake.history import Effect
 from lancestat.runs.actions import STATE_LACKS, Action, Figures, Reason, RunsOn, Skip
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.values import PartialIndex, plain_keys
+from lancestat.state.values import (
+    PartialIndex,
+    covered_keys,
+    field_keys,
+    partial_key,
+    plain_key,
+)
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
@@ -55,6 +68,39 @@ _ROW_REASONS = {
 _ROWS_STAY = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
 
 
+def stored_groups(assessment: TableAssessment) -> tuple[ColumnGroup, ...]:
+    """The content of the wanted columns and groups now, by the keys of the partials they need."""
+    return marks(assessment)(tuple(column_groups(assessment.snapshot, assessment.columns)))
+
+
+# Puts content under the keys of the partials that it needs.
+Marks = Callable[[tuple[ColumnGroup, ...]], tuple[ColumnGroup, ...]]
+
+
+def marks(assessment: TableAssessment) -> Marks:
+    """Return what puts the content of columns under the keys of partials, with that of groups."""
+    stored_keys = {plain_key(key): key for key in assessment.wanted}
+    joint = {
+        plain_key(key): partial_key(key).fields
+        for key in assessment.wanted
+        if partial_key(key).is_joint
+    }
+
+    # Equal sets of keys stay one object.
+    @cache
+    def mark(keys: frozenset[str]) -> frozenset[str]:
+        return frozenset(stored_keys.get(key, key) for key in keys)
+
+    def mark_all(groups: tuple[ColumnGroup, ...]) -> tuple[ColumnGroup, ...]:
+        if joint:
+            groups = tuple(with_joint(groups, joint))
+        if all(plain == key for plain, key in stored_keys.items()):
+            return groups
+        return tuple(replace(group, fields=mark(group.fields)) for group in groups)
+
+    return mark_all
+
+
 def skip_if_current(assessment: TableAssessment) -> Skip | None:
     """Return a skip where the manifest alone shows that there is nothing to do, else None.
 
@@ -63,7 +109,8 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
     """
     if assessment.finding.reason is not GuardReason.CURRENT or not _is_intact(assessment):
         return None
-    if assessment.histograms and not (_is_ours(assessment) and _has_histograms(assessment)):
+    needs_state = assessment.histograms or assessment.special_keys
+    if needs_state and not (_is_ours(assessment) and _has_partials(assessment)):
         return None
     if not _keeps_unpublished(assessment):
         return None
@@ -186,7 +233,15 @@ def _is_intact(assessment: TableAssessment) -> bool:
         return False
     if set(published.columns) != _names(assessment, are_published=True):
         return False
+    if not _has_groups(assessment):
+        return False
     return not _is_altered(assessment)
+
+
+def _has_groups(assessment: TableAssessment) -> bool:
+    """Whether readers find exactly the wanted groups, where there are statistics."""
+    published = assessment.published
+    return published is None or set(published.joint) == set(map(frozenset, assessment.groups))
 
 
 def _keeps_unpublished(assessment: TableAssessment) -> bool:
@@ -217,13 +272,15 @@ def _policy_accepts(assessment: TableAssessment, verdict: Verdict) -> bool:
     if assessment.spec.policy.refresh is not RefreshWhen.WHEN_STALE or not verdict.use:
         return False
     is_whole = _is_intact(assessment) and _keeps_unpublished(assessment)
-    return is_whole and _has_histograms(assessment)
+    return is_whole and _has_partials(assessment)
 
 
-def _has_histograms(assessment: TableAssessment) -> bool:
-    """Whether all that are wanted now were wanted, and so made, when the last run read."""
+def _has_partials(assessment: TableAssessment) -> bool:
+    """Whether all that the state alone has were wanted, and so made, when the last run read."""
     record = assessment.record
-    return assessment.histograms <= set(record.histograms if record else ())
+    histograms, keys = (record.histograms, record.special_keys) if record else ((), ())
+    is_known = assessment.special_keys <= covered_keys(frozenset(keys))
+    return is_known and assessment.histograms <= set(histograms)
 
 
 def _is_ours(assessment: TableAssessment) -> bool:
@@ -233,9 +290,9 @@ def _is_ours(assessment: TableAssessment) -> bool:
 
 def _stand(assessment: TableAssessment, changes: TableChanges) -> bool:
     """Whether the statistics of an earlier version are whole and describe the rows as they are."""
-    if not _has_histograms(assessment) or _is_outdated(assessment):
+    if not _has_partials(assessment) or _is_outdated(assessment):
         return False
-    if not _keeps_unpublished(assessment):
+    if not (_keeps_unpublished(assessment) and _has_groups(assessment)):
         return False
     record, history = assessment.record, changes.history
     are_rows_kept = history.is_complete and history.effects <= _ROWS_STAY
@@ -271,7 +328,7 @@ def _remaking(
     What is published is taken over only where lancestat wrote it, and nothing but commits that keep
     rows came since: a restored version brings back the entries of then.
     """
-    if assessment.histograms and coverage.missing:
+    if (assessment.histograms or assessment.special_keys) and coverage.missing:
         return None
     version, record = assessment.carrier.tag(assessment.snapshot.version), assessment.record
     if record is not None and _record_stands(assessment, changes):
@@ -293,6 +350,7 @@ def _restamp(
         tuple(sorted(values.items())),
         tuple(sorted(made.bounds.items())) if made else (),
         tuple(sorted(made.kept.items())) if made else (),
+        made.keys if made else (),
     )
 
 
@@ -321,7 +379,9 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
         reasons |= {Reason.COLUMNS_ADDED} if columns - columns_before else set()
         reasons |= {Reason.COLUMNS_REMOVED} if columns_before - columns else set()
         reasons |= {Reason.SCHEMA_CHANGED} if known_hash != assessment.schema_hash else set()
-    if not _has_histograms(assessment):
+    if not _has_groups(assessment):
+        reasons.add(Reason.SPEC_CHANGED)
+    if not _has_partials(assessment):
         reasons.add(Reason.SPEC_CHANGED if record else Reason.NEW)
     reasons |= {Reason.RULES_CHANGED} if _is_outdated(assessment) else set()
     effects = changes.history.effects
@@ -366,7 +426,7 @@ def _scans(assessment: TableAssessment, coverage: Coverage) -> tuple[Scan, ...]:
             group.fingerprint,
             fields,
             fragments[group.fragment_id].rows,
-            bytes_read.estimate(fragments[group.fragment_id], plain_keys(fields)),
+            bytes_read.estimate(fragments[group.fragment_id], field_keys(fields)),
         )
         for group, fields in coverage.missing
     )
@@ -386,6 +446,7 @@ def _version(assessment: TableAssessment, changes: TableChanges) -> TableVersion
         histograms=assessment.histograms,
         groups=changes.groups,
         newest_fragment=assessment.snapshot.newest_fragment,
+        wanted=assessment.wanted,
     )
 
 

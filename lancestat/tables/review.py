@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 
 from lancestat.errors import SpecError
 from lancestat.formats import count, size
-from lancestat.lake.fingerprint import ByteEstimator, ColumnGroup, column_groups, field_key
-from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.lake.fingerprint import ByteEstimator
+from lancestat.lake.snapshot import Snapshot
 from lancestat.review.evidence import Evidence
 from lancestat.review.values import (
     ColumnsChange,
@@ -39,12 +39,12 @@ from lancestat.spec.relations import Columns, groups_text, references_text
 from lancestat.state.values import (
     canonical_uri,
     covered_keys,
-    plain_keys,
+    field_keys,
     table_identity,
 )
 from lancestat.tables.coverage import cover
 from lancestat.tables.judgement import TableAssessment, analyzable, assess, resolve
-from lancestat.tables.planner import skip_if_current
+from lancestat.tables.planner import skip_if_current, stored_groups
 from lancestat.tables.stored import TableRecord
 
 Rules = tuple[ColumnRule, ...]
@@ -405,9 +405,7 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     if skip_if_current(after) is not None:
         return 0
     known = _keys(old, snapshot, evidence)
-    fields = {after.stored_key(field): field for field in after.columns}
-    fresh = {key: field for key, field in fields.items() if key not in known}
-    return _missing_bytes(snapshot, fresh, evidence)
+    return _missing_bytes(after, after.wanted.keys() - known, evidence)
 
 
 def _assess(table: Table, snapshot: Snapshot, evidence: Evidence) -> TableAssessment:
@@ -421,23 +419,22 @@ def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozen
     with suppress(SpecError):
         if table is not None:
             before = _assess(table, snapshot, evidence)
-            return covered_keys(frozenset(map(before.stored_key, before.columns)))
+            return covered_keys(frozenset(before.wanted))
     return frozenset()
 
 
-def _missing_bytes(snapshot: Snapshot, fresh: dict[str, Field], evidence: Evidence) -> int:
+def _missing_bytes(after: TableAssessment, fresh: Set[str], evidence: Evidence) -> int:
     if not fresh:
         return 0
-    stored = {field_key(field): key for key, field in fresh.items()}
-    groups = [_stored_as(group, stored) for group in column_groups(snapshot, [*fresh.values()])]
-    index = evidence.index(table_identity(snapshot.uri))
-    fragments = {fragment.id: fragment for fragment in snapshot.fragments}
-    bytes_read = ByteEstimator(snapshot.fields)
+    groups = [
+        replace(group, fields=fields)
+        for group in stored_groups(after)
+        if (fields := group.fields & fresh)
+    ]
+    index = evidence.index(after.identity)
+    fragments = {fragment.id: fragment for fragment in after.snapshot.fragments}
+    bytes_read = ByteEstimator(after.snapshot.fields)
     return sum(
-        bytes_read.estimate(fragments[group.fragment_id], plain_keys(keys))
+        bytes_read.estimate(fragments[group.fragment_id], field_keys(keys))
         for group, keys in cover(groups, index, ()).missing
     )
-
-
-def _stored_as(group: ColumnGroup, stored: dict[str, str]) -> ColumnGroup:
-    return replace(group, fields=frozenset(stored[key] for key in group.fields))

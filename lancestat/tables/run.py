@@ -19,7 +19,7 @@ from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, planned
 from lancestat.spark.failure import SessionLostError
-from lancestat.state.values import StoredPartials, weight
+from lancestat.state.values import StoredPartials, is_special, partial_key, weight
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
@@ -38,12 +38,14 @@ from lancestat.tables.coverage import (
     reuse_groups,
     store_summary,
 )
+from lancestat.tables.relations import KeyResult, key_result
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
 from lancestat.tables.stored import TableRecord, add_partials, read_partials, stored_record
 from lancestat.tables.wire import (
+    JointStatistics,
     encode_kept,
     encode_statistics,
     restamp,
@@ -140,12 +142,15 @@ class TableWorkspace:
         Raises:
             PartialsGoneError: the state lost some of the partials meanwhile.
         """
-        partials = self._finished()
+        finished = self._finished()
+        by_columns = {
+            names: finished.get(key, EMPTY_PARTIAL) for key, names in self.table.needs.items()
+        }
         columns: dict[str, tuple[ColumnType, ColumnStatistics[Bound]]] = {}
         for column in self.table.fields:
             type = column_type(column.type)
             assert type is not None, f"{column.name} was planned, so it can be analyzed"
-            merged = partials.get(self.table.stored_key(column), EMPTY_PARTIAL)
+            merged = by_columns[(column.name,)]
             columns[column.name] = (type, column_statistics_of(merged, type))
         now = self._context.clock()
         values = encode_statistics(
@@ -155,8 +160,19 @@ class TableWorkspace:
             computed_at_version=version,
             computed_at=now,
             newest_fragment=self.table.newest_fragment,
+            joint=[
+                JointStatistics(names, partial.distinct, partial.nulls)
+                for names, partial in by_columns.items()
+                if len(names) > 1
+            ],
         )
-        self.record = self._record(now, values, _private_bounds(columns), encode_kept(columns))
+        keys = tuple(
+            key_result(names, by_columns[names])
+            for key, names in self.table.needs.items()
+            if partial_key(key).is_unique
+        )
+        bounds, kept = _private_bounds(columns), encode_kept(columns)
+        self.record = self._record(now, values, bounds, kept, keys)
 
     def restamp(self, stage: RestampStatistics) -> None:
         """Keep the statistics, for another version.
@@ -172,7 +188,8 @@ class TableWorkspace:
             computed_at=now,
             newest_fragment=self.table.newest_fragment,
         )
-        self.record = self._record(now, values, dict(stage.bounds), dict(stage.kept))
+        bounds, kept = dict(stage.bounds), dict(stage.kept)
+        self.record = self._record(now, values, bounds, kept, stage.keys)
 
     def _record(
         self,
@@ -180,6 +197,7 @@ class TableWorkspace:
         values: Mapping[str, str],
         bounds: Mapping[str, tuple[str, str]],
         kept: Mapping[str, str],
+        keys: tuple[KeyResult, ...],
     ) -> TableRecord:
         """Return what the state will remember, as of the version that was read."""
         table = self.table
@@ -198,7 +216,9 @@ class TableWorkspace:
             bounds=bounds,
             manifest=table.pin.manifest,
             histograms=tuple(sorted(table.histograms)),
+            special_keys=tuple(sorted(filter(is_special, table.wanted))),
             kept=kept,
+            keys=keys,
         )
 
     def _finished(self) -> dict[str, ColumnPartial]:

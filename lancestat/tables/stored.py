@@ -18,6 +18,7 @@ from lancestat.state.values import (
     SummaryBlock,
     TableSummary,
 )
+from lancestat.tables.relations import KeyResult
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode
 
 
@@ -30,8 +31,9 @@ class TableRecord:
     read under `publish: none`. `content_digest` is `lake.fingerprint.table_digest` of the analyzed
     columns, `values` the `lance.stats.*` entries as published, `kept` those of columns that are
     never published, `bounds` the string and binary bounds that the manifest cannot hold (hex),
-    `histograms` the columns whose partials have quantiles. `manifest` identifies the manifest of
-    `version` (`lake.snapshot.Pin`).
+    `histograms` the columns whose partials have quantiles, `special_keys` the keys (`state.values`)
+    of partials of groups, and of those with common values or of keys. `keys` says what is known of
+    declared keys. `manifest` identifies the manifest of `version` (`lake.snapshot.Pin`).
     """
 
     table: str
@@ -48,6 +50,8 @@ class TableRecord:
     bounds: Mapping[str, tuple[str, str]]
     manifest: str
     histograms: tuple[str, ...] = ()
+    special_keys: tuple[str, ...] = ()
+    keys: tuple[KeyResult, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
 
     def describes(self, pin: Pin) -> bool:

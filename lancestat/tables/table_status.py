@@ -13,6 +13,7 @@ from lancestat.lake.snapshot import is_readable_name
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.planner import notes_of
+from lancestat.tables.relations import NO_RELATIONS, Relations
 from lancestat.tables.statistics.column_statistics import BOUNDED_KINDS
 from lancestat.tables.statistics.column_type import ColumnType, Kind, decoded_size, shown_bound
 from lancestat.tables.wire import GuardReason, PublishedColumn
@@ -31,6 +32,7 @@ class TableStatus(display.Rows):
     `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is published or it
     cannot be found out. `covered` has, by wanted column, in how many fragments the state knows it,
     None where it was not asked. `types` are Spark's, of the columns that can have statistics.
+    `relations` has groups, keys, references and the common values that people may see.
     `is_tolerated` is set if the policy would accept the statistics of a table whose columns have
     changed, which no reader uses. It prints as `lancestat show` does, and has a row per column.
     """
@@ -60,6 +62,7 @@ class TableStatus(display.Rows):
     is_tolerated: bool = False
     kept: frozenset[str] = frozenset()
     unbounded: tuple[str, ...] = ()
+    relations: Relations = NO_RELATIONS
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -80,6 +83,7 @@ def table_status(
     now: datetime,
     covered: Mapping[str, int] | None = None,
     redactor: Redactor = EMPTY_REDACTOR,
+    relations: Relations = NO_RELATIONS,
 ) -> TableStatus:
     """Judge a table's statistics under its policy, and gather all that is known of them."""
     statistics = assessment.published
@@ -118,6 +122,7 @@ def table_status(
         is_tolerated=has_changed and assessment.accepts_distance(now),
         kept=frozenset(assessment.kept),
         unbounded=tuple(_unbounded(assessment, columns)),
+        relations=relations,
     )
 
 

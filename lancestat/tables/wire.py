@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -30,6 +30,7 @@ from lancestat.tables.statistics.column_type import (
 
 PREFIX = "lance.stats."
 COLUMN_PREFIX = "lance.stats.column."
+JOINT_PREFIX = "lance.stats.joint."
 VERSION = "lance.stats.version"
 COMPLETE = "lance.stats.complete"
 COMPUTED_AT_VERSION = "lance.stats.computedAtVersion"
@@ -44,6 +45,7 @@ FORMAT_VERSION = "1"
 REVISION = 3
 _FIRST_REVISION = 3
 COLUMN_VERSION = 2
+JOINT_VERSION = 1
 MAX_VALUE_LENGTH = 256
 
 _LARGEST_COUNT = 2**63 - 1
@@ -100,10 +102,27 @@ class PublishedColumn(ColumnStatistics[str]):
 
 
 @dataclass(frozen=True, slots=True)
+class JointStatistics:
+    """What is published of columns together, in the order of their field ids.
+
+    `distinct` estimates how many different tuples there are in rows where none of them is null,
+    and `nulls` counts the other rows.
+    """
+
+    columns: tuple[str, ...]
+    distinct: int
+    nulls: int
+
+
+_JOINT_SUFFIXES = ("version", "distinctCount", "nullCount")
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedStatistics:
     """A readable set; `version_tag` is `computedAtVersion`, `dropped` has reasons by column.
 
-    `revision` is that of lancestat's rules, None where something else wrote the set.
+    `joint` has those of groups, by the names of the columns. `revision` is that of lancestat's
+    rules, None where something else wrote the set.
     """
 
     version_tag: int
@@ -114,6 +133,7 @@ class PublishedStatistics:
     dropped: Mapping[str, str]
     newest_fragment: str | None = None
     revision: int | None = None
+    joint: Mapping[frozenset[str], JointStatistics] = field(default_factory=dict)
 
     @property
     def is_outdated(self) -> bool:
@@ -129,6 +149,7 @@ def encode_statistics(
     computed_at_version: int,
     computed_at: datetime,
     newest_fragment: str | None = None,
+    joint: Iterable[JointStatistics] = (),
 ) -> dict[str, str]:
     """Return the whole set of entries that publishing these statistics writes.
 
@@ -140,6 +161,7 @@ def encode_statistics(
         computed_at_version: the tag (`Carrier.tag`).
         computed_at: an aware instant.
         newest_fragment: that of the version that was read, by which readers tell the dataset.
+        joint: those of groups of columns, which other readers ignore.
 
     Raises:
         UnsupportedColumn: a column's name is empty or holds a dot.
@@ -154,6 +176,11 @@ def encode_statistics(
     if newest_fragment is not None:
         entries[NEWEST_FRAGMENT] = newest_fragment
     entries |= _encode_columns(columns, are_published=True)
+    for group in joint:
+        values = (JOINT_VERSION, group.distinct, group.nulls)
+        for suffix, value in zip(_JOINT_SUFFIXES, values, strict=True):
+            # No name of a column that has statistics holds a dot.
+            entries[f"{JOINT_PREFIX}{'.'.join(group.columns)}.{suffix}"] = str(value)
     return _signed(entries, REVISION, computed_at_version)
 
 
@@ -268,7 +295,26 @@ def decode_statistics(
         dropped=dropped,
         newest_fragment=newest_fragment(config),
         revision=revision,
+        joint=_decode_joint(config, columns if types is None else types),
     )
+
+
+def _decode_joint(
+    config: Mapping[str, str], known: Container[str]
+) -> dict[frozenset[str], JointStatistics]:
+    """Return what is published of groups of known columns; what cannot be read is left out."""
+    entries: dict[tuple[str, ...], dict[str, str]] = {}
+    for key, text in config.items():
+        if key.startswith(JOINT_PREFIX):
+            *names, suffix = key.removeprefix(JOINT_PREFIX).split(".")
+            entries.setdefault(tuple(names), {})[suffix] = text
+    joint = {}
+    for columns, values in entries.items():
+        version, distinct, nulls = (_count(values.get(suffix)) for suffix in _JOINT_SUFFIXES)
+        is_group = len(set(columns)) > 1 and all(name in known for name in columns)
+        if is_group and version == JOINT_VERSION and distinct is not None and nulls is not None:
+            joint[frozenset(columns)] = JointStatistics(columns, distinct, nulls)
+    return joint
 
 
 def decode_kept(
@@ -386,6 +432,9 @@ def unknown_keys(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_known(key: str) -> bool:
+    if key.startswith(JOINT_PREFIX):
+        *names, suffix = key.removeprefix(JOINT_PREFIX).split(".")
+        return len(names) > 1 and all(names) and suffix in _JOINT_SUFFIXES
     if not key.startswith(COLUMN_PREFIX):
         return key in _HEADER
     name, _, suffix = key[len(COLUMN_PREFIX) :].rpartition(".")

@@ -117,7 +117,7 @@ RISKY = {
     "relations_lost": Pair(
         _table(*_RELATIONS, "common_values: {size: 50, columns: [o_key, o_text]}"),
         _table("keys: [[o_text, o_price]]", "common_values: {size: 20, show: false}"),
-        frozenset({Risk.COVERAGE_LOST}),
+        frozenset({Risk.COVERAGE_LOST, Risk.COST_INCREASED}),
     ),
     "common_values_lost": Pair(
         _table("common_values: 50"), _table(), frozenset({Risk.COVERAGE_LOST})

@@ -29,6 +29,7 @@ from lancestat.runs.result import Progress, RunResult
 from lancestat.spark.session import RunSession
 from lancestat.spec.model import (
     ColumnSelection,
+    CommonValues,
     Policy,
     ProjectSpec,
     Publish,
@@ -37,12 +38,12 @@ from lancestat.spec.model import (
     node_digest,
 )
 from lancestat.state.store import LanceState
-from lancestat.state.values import has_quantiles
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
+from lancestat.tables.analyze import request_of
 from lancestat.tables.judgement import TableAssessment, TableChanges
 from lancestat.tables.node import assess_table
 from lancestat.tables.run import TableRunner
-from lancestat.tables.statistics.kernel import analyze
+from lancestat.tables.statistics.kernel import reduce_batches
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.wire import unstamped
 from tests.state.fresh import FreshState
@@ -75,6 +76,9 @@ class World:
     policy: Policy = field(default_factory=Policy)
     publish: Publish = Publish.MANIFEST
     histogram: bool = False
+    groups: tuple[tuple[str, ...], ...] = ()
+    keys: tuple[tuple[str, ...], ...] = ()
+    common_values: CommonValues | None = None
     reads: list[tuple[int, int, frozenset[str]]] = field(default_factory=list)
 
     @property
@@ -87,6 +91,9 @@ class World:
             policy=self.policy,
             publish=self.publish,
             histogram=self.histogram,
+            groups=self.groups,
+            keys=self.keys,
+            common_values=self.common_values,
         )
 
     @property
@@ -122,17 +129,18 @@ class World:
         self, node: str, table: TableVersion, stage: ReadFragments
     ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
         dataset = open_pinned(table.pin)
-        names = {table.stored_key(column): column.name for column in table.fields}
         for scan in stage.scans:
-            columns = [names[key] for key in scan.fields]
+            requests = {
+                key: request_of(key, table.needs[key], keeps_hashes=True) for key in scan.fields
+            }
+            columns = sorted({name for request in requests.values() for name in request.columns})
             self.reads.append((table.version, scan.fragment_id, frozenset(columns)))
             fragment = dataset.get_fragment(scan.fragment_id)
             schema = pa.schema([dataset.schema.field(name) for name in columns])
-            quantiles = {names[key] for key in scan.fields if has_quantiles(key)}
             with pinned_reads(table.pin):
                 batches = fragment.to_batches(columns=columns)
-                partials = analyze(batches, schema, quantiles=quantiles)
-            yield scan, {key: partials[names[key]] for key in scan.fields}
+                partials = reduce_batches(batches, schema, requests)
+            yield scan, partials
 
     def published(self) -> dict[str, str]:
         """Return the published entries about the rows, without the stamps."""

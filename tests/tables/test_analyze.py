@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
 from lancestat.lake.fingerprint import field_key
-from lancestat.lake.snapshot import ANALYSIS
+from lancestat.lake.snapshot import ANALYSIS, RowRange
 from lancestat.spark.session import in_process_bytes, start_seconds
 from lancestat.spec.model import LOCAL_ATTEMPTS, Target
 from lancestat.state.values import quantile_key
@@ -162,6 +162,18 @@ def test_a_job_holds_fewer_partials_with_quantiles() -> None:
     limit = 6 * len(plain[0].fields)
     assert [len(job) for job in jobs(plain, limit)] == [6, 6]
     assert [len(job) for job in jobs(rich, limit)] == [1] * 12
+
+
+def test_a_key_is_read_whole_however_its_scan_is_split() -> None:
+    key, column = "1:bigint+unique", "2:string"
+    heavy = replace(scan(10**6, 64 << 20), fields=frozenset({key, column}))
+    parts = [part for item in split([heavy], cores=4) for part in item]
+    [whole] = (part for part in parts if key in part.fields)
+    assert (whole.rows, whole.fields) == (RowRange(heavy.fragment_id), {key})
+    assert len(parts) > 2
+    assert sum(part.rows.count or 0 for part in parts if column in part.fields) <= 10**6
+    [light] = split([replace(heavy, rows=10, size_bytes=1_000)], cores=4)
+    assert [part.fields for part in light] == [{key, column}], "nothing is read twice"
 
 
 @pytest.mark.parametrize("limit", [1, 32_768])

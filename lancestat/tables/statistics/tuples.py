@@ -188,11 +188,13 @@ def _heavy(
     heavy = np.flatnonzero(is_heavy)
     if not len(heavy):
         return heavy, heavy
-    row_of = np.empty(_BUCKETS, np.int64)
-    row_of[buckets] = np.arange(len(hashes))
-    rows, counts = row_of[heavy], sizes[heavy]
+    row_of = np.empty(_BUCKETS, np.int32)
+    row_of[buckets] = np.arange(len(hashes), dtype=np.int32)
+    rows, counts = row_of[heavy].astype(np.int64), sizes[heavy]
     # Mostly a heavy bucket has one value; all others are counted one by one.
-    others = np.flatnonzero(is_heavy[buckets] & (hashes != hashes[row_of[buckets]]))
+    others = np.flatnonzero(hashes != hashes[row_of[buckets]])
+    if len(heavy) < np.count_nonzero(sizes):
+        others = others[is_heavy[buckets[others]]]
     if not len(others):
         return rows, counts
     counts = counts - np.bincount(buckets[others], minlength=_BUCKETS)[heavy]

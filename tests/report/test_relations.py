@@ -1,0 +1,101 @@
+"""Groups, keys, references and common values as `show`, `status` and pages have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat import Project
+from lancestat.presentation.site.pages import build_site
+from tests.runs.world import write_project
+
+ORDERS = {
+    "name": "orders",
+    "uri": "orders.lance",
+    "groups": [["region", "status"]],
+    "keys": [["id"], ["customer"]],
+    "references": [
+        {"columns": ["customer"], "table": "customers", "to": ["id"]},
+        {"columns": ["id"], "table": "customers", "to": ["id"]},
+    ],
+    "common_values": 2,
+}
+CUSTOMERS = {"name": "customers", "uri": "customers.lance", "keys": [["id"]]}
+
+
+def made(folder: Path, **more: object) -> Project:
+    """A project that has run in this process."""
+    rows = range(60)
+    orders = {
+        "id": list(rows),
+        "status": ["open" if n % 3 else None for n in rows],
+        "region": [f"r{n % 4}" for n in rows],
+        "customer": [n % 10 for n in rows],
+    }
+    lance.write_dataset(pa.table(orders), str(folder / "orders.lance"), max_rows_per_file=25)
+    lance.write_dataset(pa.table({"id": range(20)}), str(folder / "customers.lance"))
+    project = write_project(folder, {**ORDERS, **more}, CUSTOMERS)
+    project.run().raise_for_status()
+    return project
+
+
+def test_show_has_all_that_is_declared(tmp_path: Path) -> None:
+    status = made(tmp_path).show("orders")
+    relations = status.relations
+    [group] = relations.groups
+    assert (group.columns, group.distinct, group.nulls) == (("status", "region"), 4, 20)
+    assert [(key.name, key.status.value) for key in relations.keys] == [
+        ("(id)", "proven"),
+        ("(customer)", "refuted"),
+    ]
+    assert [known.contained for _, known in relations.references] == [True, False]
+    by_name = {common.name: common for common in relations.common_values}
+    assert [(v.texts, v.lower) for v in by_name["region"].values] == [(("r0",), 15), (("r1",), 15)]
+    assert [(v.texts, v.lower, v.upper) for v in by_name["status"].values] == [(("open",), 40, 40)]
+    text = str(status)
+    for words in ("Groups", "(status, region)", "Keys", "refuted", "not contained", "open: 40"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("more", "columns"),
+    [
+        ({"show_values": False}, {"id", "customer"}),
+        ({"common_values": {"size": 2, "show": False}}, set()),
+        ({"common_values": {"columns": ["region"]}}, {"region"}),
+    ],
+)
+def test_values_are_shown_to_whom_may_see_them(
+    tmp_path: Path, more: Mapping[str, object], columns: set[str]
+) -> None:
+    project = made(tmp_path, **more)
+    status = project.show("orders")
+    assert {common.name for common in status.relations.common_values} == columns
+    report = project.report(with_fragments=True, with_histograms=True)
+    build_site(report, project.spec, tmp_path / "pages")
+    page = (tmp_path / "pages" / "tables" / "orders.html").read_text("utf-8")
+    assert ("Common values" in page) == bool(columns)
+    assert ("r1: 15" in page) == ("region" in columns)
+
+
+def test_status_warns_of_what_the_rows_refute(tmp_path: Path) -> None:
+    project = made(tmp_path)
+    [orders, customers] = project.report().nodes
+    assert orders.problems == (
+        "(customer) is no key: at least two rows are equal in it.",
+        "the reference (id) to customers (id) does not hold: values of id are outside the range of "
+        "id.",
+    )
+    assert customers.problems == ()
+
+
+def test_a_reference_is_left_open_where_rows_changed(tmp_path: Path) -> None:
+    project = made(tmp_path)
+    lance.write_dataset(pa.table({"id": [50]}), str(tmp_path / "customers.lance"), mode="append")
+    [known, _] = (known for _, known in project.show("orders").relations.references)
+    assert known.contained is None
+    assert "'customers'" in known.reason
