@@ -87,7 +87,7 @@ def test_status_warns_of_what_the_rows_refute(tmp_path: Path) -> None:
     [orders, customers] = project.report().nodes
     assert orders.problems == (
         "(customer) is no key: at least two rows are equal in it.",
-        "the reference (id) to customers (id) does not hold: values of id are outside the range of "
+        "The reference (id) to customers (id) does not hold: values of id are outside the range of "
         "id.",
     )
     assert customers.problems == ()
