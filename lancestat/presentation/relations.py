@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lancestat.formats import count
-from lancestat.spec.relations import group_text
-from lancestat.tables.relations import Relations, ShownValue, ShownValues
+
+if TYPE_CHECKING:
+    from lancestat.tables.relations import Relations, ShownValue, ShownValues
 
 _VALUES_LISTED = 5
 _CONTAINED = {True: "contained", False: "not contained", None: "unknown"}
@@ -29,7 +30,7 @@ def relation_tables(relations: Relations) -> Iterator[RelationTable]:
             "Groups",
             ("columns", "distinct ~", "rows with a null"),
             [
-                (group_text(group.columns), count(group.distinct), count(group.nulls))
+                (f"({', '.join(group.columns)})", count(group.distinct), count(group.nulls))
                 for group in relations.groups
             ],
             (1, 2),
