@@ -158,3 +158,35 @@ def test_a_condition_with_a_subquery_or_another_one_is_estimated(shop: SparkSess
     rows = shop.sql(f"select * from orders where {either}")
     assert "ExistenceJoin" in str(rows._jdf.queryExecution().optimizedPlan().toString())
     assert max(estimates(rows)["Join"]) == ORDERS
+
+
+def test_joins_by_two_keys_rest_on_their_joint_count(tmp_path: Path, session: SparkSession) -> None:
+    random = np.random.default_rng(2)
+    # An item is on a ticket once, and its returns too: neither column alone is a key.
+    pairs = np.unique(random.integers(0, [4_000, 300], (150_000, 2)), axis=0)
+    sales = pa.table({"s_ticket": pairs[:, 0], "s_item": pairs[:, 1]})
+    some = pairs[random.random(len(pairs)) < 0.5]
+    returns = pa.table({"r_ticket": some[:, 0], "r_item": some[:, 1], "r_copy": some[:, 0]})
+    lance.write_dataset(sales, tmp_path / "sales.lance")
+    lance.write_dataset(returns, tmp_path / "returns.lance")
+    tables = {
+        "sales": {"keys": [["s_ticket", "s_item"]]},
+        "returns": {"groups": [["r_ticket", "r_item"], ["r_ticket", "r_copy"]]},
+    }
+    project = write_project(
+        tmp_path, *({"name": name, "uri": f"{name}.lance", **more} for name, more in tables.items())
+    )
+    project.run().raise_for_status()
+    for key, value in CONF.items():
+        session.conf.set(key, value)
+    project.attach(session)
+    try:
+        joined = session.sql(
+            "select * from sales join returns on s_ticket = r_ticket and s_item = r_item"
+        )
+        assert len(some) / 1.05 <= min(estimates(joined)["Join"]) <= len(some) * 1.05
+        groups = session.sql("select r_ticket, r_copy from returns group by r_ticket, r_copy")
+        assert 3_900 <= min(estimates(groups)["Aggregate"]) <= 4_100
+    finally:
+        for name in tables:
+            session.catalog.dropTempView(name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lancestat.query.estimates import ColumnEstimate, column_estimates, remaining_fragments
 from lancestat.query.plans.cardinality import Estimator
-from lancestat.query.plans.facts import ColumnFacts, Facts, no_groups, snapped
+from lancestat.query.plans.facts import ColumnFacts, Facts, snapped
 from lancestat.query.plans.join_order import best_order
 from lancestat.query.plans.operators import Condition, Operator, read_operators
 from lancestat.query.plans.sampled import SampledRows
@@ -34,7 +34,8 @@ class PlanAnswers:
     ) -> None:
         self._operators = read_operators(message["operators"])
         self._table_of, self._now = table_of, now
-        self._estimator = Estimator(self._operators, self._scan, no_groups)
+        self._tables: dict[int, ReadTable] = {}
+        self._estimator = Estimator(self._operators, self._scan, self._joint)
 
     def estimates(self) -> Message:
         """Return `rows`, `at_most` and the `evidence` of each operator."""
@@ -64,7 +65,11 @@ class PlanAnswers:
             id not in columns for condition in conditions for id in condition.columns
         ):
             return None
-        return best_order(known, conditions, no_groups)
+        return best_order(known, conditions, self._joint)
+
+    def _joint(self, scan: int, names: frozenset[str]) -> float | None:
+        kept = self._tables[scan].joint(names) if scan in self._tables else None
+        return None if kept is None else float(max(1, kept.distinct))
 
     def _scan(self, index: int, operator: Operator) -> Facts | None:
         question = operator.details["scan"]
@@ -73,6 +78,7 @@ class PlanAnswers:
         verdict = table.verdict(settings, self._now)
         if not verdict.use:
             return None
+        self._tables[index] = table
         left = remaining_fragments(table, filters)
         rows = table.snapshot.rows if left is None else left.rows
         names: Mapping[str, str] = operator.details["names"]
@@ -84,9 +90,13 @@ class PlanAnswers:
             for id, name in names.items()
             if (column := estimates.get(name)) is not None and column.distinct is not None
         }
-        unique = frozenset(frozenset((id,)) for id, c in columns.items() if c.distinct == rows)
+        unique = {frozenset((id,)) for id, c in columns.items() if c.distinct == rows}
+        ids = {name: id for id, name in names.items()}
+        for key in table.proven_keys:
+            if key <= ids.keys():
+                unique.add(frozenset(ids[name] for name in key))
         samples = _samples(table, index, None if left is None else left.fragment_ids, rows)
-        return Facts(float(rows), float(rows), "count", columns, unique, samples)
+        return Facts(float(rows), float(rows), "count", columns, frozenset(unique), samples)
 
 
 def _samples(

@@ -61,14 +61,14 @@ def hash_bytes(views: pa.Array, seed: int = 0) -> Words:
     return hashes
 
 
-_ODD = np.uint64(0x9FB21C651E98DF25)
-
-
 def hash_tuples(columns: Sequence[Words]) -> Words:
-    """Hashes of tuples, given those of their values by column, which are uniform themselves."""
+    """Hashes of tuples, given those of their values by column, which are uniform themselves.
+
+    A sum of multiples would not be uniform where columns are equal or depend on each other.
+    """
     hashes, *others = columns
     for words in others:
-        hashes = hashes * _ODD
+        hashes = mix(hashes)
         hashes += words
     return hashes
 
