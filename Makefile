@@ -12,6 +12,7 @@ WORKERS ?= 2
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+CONNECT := $(VENV)/connect/.installed
 ARCHIVE := $(VENV)/spark.jsa
 # pytest keeps the tests that it has rewritten beside them, also where Python may not write bytecode.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
@@ -37,7 +38,7 @@ demo-duplicates: machine-demo install ## Find near-duplicates among products, an
 	@$(BIN)/python examples/duplicates/demo.py
 
 .PHONY: install
-install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
+install: $(INSTALLED) $(CONNECT) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
 # Java is out of reach, so that a test which needs it without saying so fails on every machine. These
 # tests wait for a third of their time: a third process uses two cores better.
@@ -46,12 +47,23 @@ check: machine-check install browser lint compiled ## Check style, types and lay
 	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel"
 
 .PHONY: test
-test: machine-test install browser lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test, some with a share of their cases
+test: machine-test ## Check style, types and layers, then run every test, some with a share of their cases
+	@$(MAKE) -j $(WORKERS) prepared
 	@$(WITH_SPARK) $(PYTEST) --hypothesis-profile=quick
 
 .PHONY: thorough
-thorough: machine-test install browser lint compiled $(ARCHIVE) ## Do as `make test` does, with all cases of every test
+thorough: machine-test ## Do as `make test` does, with all cases of every test
+	@$(MAKE) -j $(WORKERS) prepared
 	@$(WITH_SPARK) $(PYTEST)
+
+# Everything before the tests, of which most steps keep one core busy: the longest first.
+.PHONY: prepared
+prepared: $(INSTALLED) older-sparks $(ARCHIVE) $(CONNECT) lint compiled browser
+
+# The tests would install them one after the other; they fail with the reason where that fails.
+.PHONY: older-sparks
+older-sparks: | $(BIN)/python
+	-@$(BIN)/python -m tests.versions.environments
 
 .PHONY: matrix
 matrix: machine-matrix install compiled ## Run every test that needs Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
@@ -80,7 +92,7 @@ connect: machine-matrix install compiled ## Change tables at random, analyze and
 	@$(BIN)/python -m tests.histories --connect --histories 50
 
 .PHONY: lint
-lint: install ## Check style, types and layers
+lint: $(INSTALLED) ## Check style, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -144,14 +156,19 @@ clean: ## Remove what the other targets made, .venv too
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the venv's own: nothing on the machine but Python is needed.
-$(INSTALLED): requirements-dev.lock requirements-connect.lock pyproject.toml
-	@test -x $(BIN)/python || PYTHON="$(PYTHON)" .ci/machine venv
+$(BIN)/python:
+	@PYTHON="$(PYTHON)" .ci/machine venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	    { echo "lancestat needs Python 3.10 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): requirements-dev.lock pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV); the first time takes a few minutes" >&2
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(CONNECT): requirements-connect.lock | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 	    --target $(VENV)/connect -r requirements-connect.lock
 	@touch $@
@@ -165,7 +182,7 @@ $(ARCHIVE): $(INSTALLED) lancestat/query/warm_up.py
 # Spark runs on a JRE; the tests have javac check the Java sources, which is in a JDK alone.
 # The tests start Python hundreds of times, perhaps where it may not write bytecode by itself.
 .PHONY: compiled
-compiled: install
+compiled: $(INSTALLED)
 	@$(BIN)/python -m compileall -q lancestat tests benchmarks
 
 # What the machine itself has to have: .ci/machine installs what is missing, or says how to.
@@ -179,5 +196,5 @@ $(MACHINE):
 	@PYTHON="$(PYTHON)" .ci/machine $(if $(wildcard $(BIN)/python),,venv) $(needs)
 
 .PHONY: browser
-browser: install
+browser: $(INSTALLED)
 	@VENV="$(VENV)" .ci/machine chromium

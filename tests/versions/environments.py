@@ -1,4 +1,9 @@
-"""The versions of Spark to try lancestat on, installed side by side and kept between runs."""
+"""The versions of Spark to try lancestat on, installed side by side and kept between runs.
+
+    python -m tests.versions.environments
+
+installs those of `make test`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,9 @@ REPOSITORY = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("LANCESTAT_SPARK_VERSIONS", REPOSITORY / ".spark-versions"))
 # The last releases of each line; the newest line is what `make install` installs.
 VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1")
+# Those of `make test`: the oldest, and the first whose sessions and Scala are those of all later
+# ones. A version costs its installation, of some 300 MB, and a start of Spark.
+SHORT = ("3.5.9", "4.0.5")
 # PySpark 3.5 pickles functions with code that Python 3.12 changed.
 NEWEST_PYTHON = {"3.5.9": (3, 11)}
 
@@ -59,3 +67,8 @@ def installed(version: str) -> Path:
             # Another process was faster.
             shutil.rmtree(partial)
     return folder
+
+
+if __name__ == "__main__":
+    for version in filter(runs_here, SHORT):
+        installed(version)

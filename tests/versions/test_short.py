@@ -7,13 +7,9 @@ import sys
 
 import pytest
 
-from tests.versions.environments import REPOSITORY, environment, runs_here
+from tests.versions.environments import REPOSITORY, SHORT, environment, runs_here
 
 pytestmark = pytest.mark.spark
-
-# The oldest, and the first whose sessions and Scala are those of all later ones. A version costs
-# its installation, of some 300 MB, and a start of Spark.
-SHORT = ("3.5.9", "4.0.5")
 
 
 @pytest.mark.parametrize("version", [version for version in SHORT if runs_here(version)])
