@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from lancestat.formats import format_instant
 from lancestat.presentation import views, words
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.tables.relations import Relations
 from lancestat.version import __version__
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from lancestat.runs.actions import SourceFindings
     from lancestat.runs.result import PastRun
     from lancestat.spec.model import Node
+    from lancestat.tables.relations import Relations
     from lancestat.workload.advice import Proposal
 
 FORMAT_VERSION = 1
