@@ -48,6 +48,8 @@ def flow(value: Value) -> str:
 # Booleans of YAML 1.1, which other tools take them for.
 _WORDS_OF_YAML_1_1 = frozenset({"y", "n", "yes", "no", "on", "off"})
 
+_C_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -56,17 +58,13 @@ class Entry:
     key: yaml.ScalarNode
     value: yaml.Node
 
-    @property
-    def is_alias(self) -> bool:
-        """Whether the value stands elsewhere, before the key."""
-        return _start(self.value) < _start(self.key)
-
 
 class SpecText:
     """The text of one spec file, changed by one edit after the other."""
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._parsed: tuple[str, yaml.Node | None] = ("", None)
 
     def table(self, index: int) -> yaml.MappingNode:
         """Return the table at a place in `tables`.
@@ -74,22 +72,46 @@ class SpecText:
         Raises:
             CannotEditError: It is an alias, or no mapping.
         """
-        # PyYAML's C parser counts bytes.
-        root = yaml.compose(self.text, Loader=yaml.SafeLoader)
-        entry = entry_of(root, "tables") if isinstance(root, yaml.MappingNode) else None
-        if entry is None or entry.is_alias or not isinstance(entry.value, yaml.SequenceNode):
+        entry = self._tables()
+        if entry is None or not isinstance(entry.value, yaml.SequenceNode):
             raise CannotEditError("has no list of tables of its own")
         item = entry.value.value[index]
-        if not isinstance(item, yaml.MappingNode) or _start(item) < _start(entry.value):
-            raise CannotEditError("has an alias in place of the table")
-        if index and _start(item) <= _start(entry.value.value[index - 1]):
-            raise CannotEditError("has an alias in place of the table")
+        if not isinstance(item, yaml.MappingNode) or self._is_shared(item):
+            raise CannotEditError("writes the table for others too, behind an anchor or an alias")
         return item
+
+    def _root(self) -> yaml.Node:
+        """Return the document, parsed once for each text."""
+        text, root = self._parsed
+        if root is None or text is not self.text:
+            # PyYAML's C parser, ten times as fast, counts bytes.
+            loader = _C_LOADER if self.text.isascii() else yaml.SafeLoader
+            root = yaml.compose(self.text, Loader=loader)
+            self._parsed = self.text, root
+        return root
+
+    def _tables(self) -> Entry | None:
+        root = self._root()
+        return entry_of(root, "tables") if isinstance(root, yaml.MappingNode) else None
+
+    def _is_shared(self, node: yaml.Node) -> bool:
+        """Whether a node stands in the document more than once, by an alias."""
+        if "&" not in self.text:
+            return False
+        places, waiting = 0, [self._root()]
+        while waiting:
+            parent = waiting.pop()
+            if isinstance(parent, yaml.MappingNode):
+                children = [value for _, value in parent.value]
+            else:
+                children = parent.value if isinstance(parent, yaml.SequenceNode) else []
+            places += sum(child is node for child in children)
+            waiting += children
+        return places > 1
 
     def names(self) -> list[str | None]:
         """Return the names of the tables in their order, None for one that has none itself."""
-        root = yaml.compose(self.text, Loader=yaml.SafeLoader)
-        entry = entry_of(root, "tables") if isinstance(root, yaml.MappingNode) else None
+        entry = self._tables()
         names: list[str | None] = []
         for item in entry.value.value if entry is not None else ():
             name = entry_of(item, "name") if isinstance(item, yaml.MappingNode) else None
@@ -120,8 +142,10 @@ class SpecText:
                 if entry_of(mapping, "<<") is not None:
                     raise CannotEditError("merges other mappings into the table")
                 return None
-            if found.is_alias:
-                raise CannotEditError(f"has an alias as '{key}'")
+            if self._is_shared(found.value):
+                raise CannotEditError(
+                    f"writes '{key}' for others too, behind an anchor or an alias"
+                )
             mapping = found.value
         return found
 

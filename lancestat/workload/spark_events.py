@@ -117,7 +117,9 @@ class LogReader:
         """What was left out, on one line; empty where all was read."""
         words = [str(self.left_out)] if self.left_out.counts else []
         if self.workload.other_uses:
-            words.append(count(self.workload.other_uses, "rare use of columns", "rare uses"))
+            words.append(
+                count(self.workload.other_uses, "rare use of columns", "rare uses of columns")
+            )
         return ", ".join(words)
 
     def read(self, paths: Iterable[Path]) -> None:

@@ -90,7 +90,11 @@ tables:
 
 @pytest.mark.parametrize(
     ("index", "why"),
-    [(1, "has an alias as 'columns'"), (2, "merges other mappings into the table")],
+    [
+        (0, "writes the table for others too"),
+        (1, "writes 'columns' for others too"),
+        (2, "merges other mappings into the table"),
+    ],
 )
 def test_what_is_written_for_others_too_is_refused(index: int, why: str) -> None:
     text = SpecText(ALIASES)
