@@ -80,8 +80,8 @@ class SpecText:
             raise CannotEditError("writes the table for others too, behind an anchor or an alias")
         return item
 
-    def _root(self) -> yaml.Node:
-        """Return the document, parsed once for each text."""
+    def _root(self) -> yaml.Node | None:
+        """Return the document, parsed once for each text; None where there is none."""
         text, root = self._parsed
         if root is None or text is not self.text:
             # PyYAML's C parser, ten times as fast, counts bytes.

@@ -72,6 +72,9 @@ def _is_known(operator: Operator, inputs: Sequence[Facts]) -> bool:
     Of a join by several keys, one is enough: the others leave no more rows.
     """
     columns = _both(inputs).columns
+    if not columns and operator.kind in ("filter", "join", "aggregate"):
+        # A sample does not replace statistics that there are not, or that are refused.
+        return False
     match operator.kind:
         case "join" if any(condition.is_equality for condition in operator.conditions):
             return any(
@@ -132,6 +135,8 @@ def _limit_of(operator: Operator, inputs: Sequence[Facts]) -> float:
 
     It takes all pairs of rows for joined then.
     """
+    if not any(facts.columns for facts in inputs):
+        return math.inf
     if len(inputs) == 1:
         return inputs[0].rows if operator.kind in ("filter", "aggregate") else math.inf
     pairs = [condition for condition in operator.conditions if condition.is_equality]

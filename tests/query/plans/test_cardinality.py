@@ -190,3 +190,18 @@ def test_groups_of_several_groupings() -> None:
     keys = [{"of": "k"}, {"of": "grouping"}]
     made = estimated(*SCANS, rollup, operator("aggregate", 2, keys=keys, columns=[]))[3]
     assert made is not None and q_error(made.rows, 26) <= 1.1
+
+
+def test_tables_without_statistics_have_spark_s_estimates() -> None:
+    passing = base64.b64encode(np.packbits(np.zeros(8, np.bool_)).tobytes()).decode()
+    plan = read_operators(
+        [
+            operator("scan", rows=100),
+            operator("scan", rows=100),
+            operator("filter", 0, rows=90, conditions=[], sample={"rows": 8, "passing": passing}),
+            operator("join", 1, 2, rows=10**18, type="INNER", conditions=[equality("a", "b")]),
+            operator("aggregate", 3, rows=10**18, keys=[{"of": "a"}], columns=[]),
+        ]
+    )
+    made = Estimator(plan, lambda *_: None, no_groups).facts
+    assert [facts and facts.rows for facts in made] == [100, 100, 90, 10**18, 10**18]
