@@ -61,3 +61,8 @@ def has_statistics(session: SparkSession) -> bool:
     """Whether the build reads `lance.stats.*`, and so has ANALYZE TABLE."""
     keys = "org/lance/spark/read/LanceStatsKeys.class"
     return session._jvm.Thread.currentThread().getContextClassLoader().getResource(keys) is not None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark all tests of this folder: they run in a process of their own, with its Spark."""
+    item.add_marker(pytest.mark.spark)
