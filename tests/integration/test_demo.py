@@ -59,7 +59,13 @@ def script(
     return subprocess.run(
         [sys.executable, str(folder / name), *options],
         cwd=folder,
-        env={**os.environ, **short_lived(), "PYTHONIOENCODING": "utf-8", **environment},
+        env={
+            **os.environ,
+            **short_lived(),
+            "PYTHONIOENCODING": "utf-8",
+            "COLUMNS": "120",
+            **environment,
+        },
         capture_output=True,
         encoding="utf-8",
     )
