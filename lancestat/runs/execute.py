@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections import Counter
@@ -248,6 +249,7 @@ class Scheduler:
     is_stopped: bool = False
     is_interrupted: bool = False
     spark_failure: tuple[SparkNotStarted, str] | None = None
+    _losing: threading.Lock = field(default_factory=threading.Lock)
 
     def execute(self, plan: Plan, command: str = "run") -> RunResult:
         """Run every action; one node's failure does not stop the others unless `fail_fast`.
@@ -416,15 +418,21 @@ class Scheduler:
                 return self._left(action)
             if self.fail_fast:
                 self.is_stopped = True
-            if self.spark_failure is not None and self.spark_failure[0] is error:
-                return _not_run(action, f"it needs Spark, which failed '{self.spark_failure[1]}'")
-            if self.spark_failure is None and isinstance(error, SparkNotStarted):
-                self.spark_failure = error, action.node
+            if (lost_by := self._lost_spark(error, action.node)) not in (None, action.node):
+                return _not_run(action, f"it needs Spark, which failed '{lost_by}'")
             shown = shown_error(self.context.spec, action.node, known_error(error))
             failure = failed(planned(action), shown)
             location = failure.location or self.context.location(action.node)
             return NodeEnded(_timed(replace(failure, location=location), started))
         return replace(done, result=_timed(done.result, started))
+
+    def _lost_spark(self, error: Exception, node: str) -> str | None:
+        """Return the node that lost Spark with this very error; this one, where it is the first."""
+        with self._losing:
+            if self.spark_failure is None and isinstance(error, SparkNotStarted):
+                self.spark_failure = error, node
+            lost = self.spark_failure
+        return lost[1] if lost is not None and lost[0] is error else None
 
 
 def _bytes(action: Action) -> int:

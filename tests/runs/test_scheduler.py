@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import lance
@@ -13,7 +14,7 @@ import pytest
 import lancestat.runs.execute
 import lancestat.tables.run
 from lancestat import Project
-from lancestat.errors import FragmentNotAnalyzed, NodesFailed
+from lancestat.errors import FragmentNotAnalyzed, NodesFailed, SparkNotStarted
 from lancestat.nodes import NODE_TYPES
 from lancestat.runs.result import NodeResult, RunResult, Status
 from lancestat.spark.session import RunSession
@@ -98,6 +99,38 @@ def test_an_internal_error_fails_its_table_without_a_traceback(
     result = Project.load(folder).run()
     assert statuses(result) == {"large": Status.ERROR, "small": Status.SUCCESS}
     assert result.nodes[0].code == "LS001"
+
+
+class _SlowCheck(type):
+    """What a class of errors is asked by two threads at once, if they may."""
+
+    both = threading.Barrier(2)
+
+    def __instancecheck__(cls, error: object) -> bool:
+        if isinstance(error, SparkNotStarted):
+            with suppress(threading.BrokenBarrierError):
+                cls.both.wait(0.5)
+            return True
+        return False
+
+
+def test_spark_fails_one_node_of_those_that_wait_for_it(
+    folder: Path, scanning: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, both = SparkNotStarted("no server"), threading.Barrier(2)
+
+    def lose_spark(node: str) -> None:
+        both.wait(60)
+        raise error
+
+    slow = _SlowCheck("Slow", (), {})
+    monkeypatch.setattr(lancestat.runs.execute, "SparkNotStarted", slow)
+    scanning(lose_spark)
+    result = Project.load(folder).run(threads=2)
+    [failed] = [node for node in result.nodes if node.status is Status.ERROR]
+    [other] = [node for node in result.nodes if node is not failed]
+    assert (failed.code, other.status) == ("LS522", Status.SKIPPED)
+    assert other.message == f"it needs Spark, which failed '{failed.name}'"
 
 
 def test_fail_fast_starts_nothing_new(folder: Path, scanning: Callable[[Before], None]) -> None:
