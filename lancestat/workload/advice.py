@@ -44,8 +44,8 @@ class KnownTable:
 
     `wanted` are the columns that are to have statistics, `analyzable` all that can have them, and
     `ranged` those of them that can have histograms. `types` are Spark's. By the last statistics,
-    `identifying` columns have another value in nearly every row, and no null. `first_read`
-    estimates the bytes on disk of some columns.
+    each of the `identifying` sets of columns has other values in nearly every row, and no null.
+    `first_read` estimates the bytes on disk of some columns.
     """
 
     spec: Table
@@ -53,7 +53,8 @@ class KnownTable:
     analyzable: frozenset[str]
     ranged: frozenset[str]
     types: Mapping[str, str]
-    identifying: frozenset[str]
+    identifying: frozenset[frozenset[str]]
+    rows: int
     first_read: Callable[[Collection[str]], int]
 
 
@@ -218,15 +219,22 @@ def _histograms(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
 
 
 def _identified(workload: Workload, table: KnownTable) -> Iterator[frozenset[str]]:
-    """Yield the columns that identify a row, as declared or by their distinct values."""
+    """Yield the columns that identify a row, as declared or by their distinct values.
+
+    What has other columns beside those that identify a row is left out. Grouping by one column
+    of which each value is rare says little of it; several are rarely chosen by chance.
+    """
     yield from map(frozenset, table.spec.keys)
     for columns, usage in _used(workload, table):
-        if len(columns) == 1 and usage.roles[Role.JOIN] and columns[0] in table.identifying:
-            yield frozenset(columns)
+        names = frozenset(columns)
+        is_used = usage.roles[Role.JOIN] or (len(columns) > 1 and usage.roles[Role.GROUP])
+        is_minimal = not any(fewer < names for fewer in table.identifying)
+        if is_used and is_minimal and names in table.identifying:
+            yield names
 
 
 def _keys(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
-    """Yield columns that queries join by, and that have another value in nearly every row.
+    """Yield columns that queries join or group by, and that differ in nearly every row.
 
     Whether they are keys a run finds out, which reads them.
     """
@@ -242,8 +250,8 @@ def _groups(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
     keys = [*_identified(workload, table)]
     for columns, usage in _used(workload, table):
         group = frozenset(columns)
-        is_known = group in declared or not table.identifying.isdisjoint(group)
-        if is_known or any(key <= group for key in keys) or not 1 < len(columns) <= _MOST_COLUMNS:
+        is_unique = any(key <= group for key in (*keys, *table.identifying))
+        if group in declared or is_unique or not 1 < len(columns) <= _MOST_COLUMNS:
             continue
         if any(usage.roles[role] for role in _BY_VALUE):
             yield _adding(table, Change.GROUP, columns, usage)
@@ -255,23 +263,27 @@ def _references(
     known: Iterable[KnownTable],
     identified: Collection[tuple[str, frozenset[str]]],
 ) -> Iterator[Proposal]:
-    """Yield joins of columns with those that identify a row of another table."""
-    types = {other.spec.name: other.types for other in known}
+    """Yield joins of columns with those that identify a row of another table.
+
+    Where both sides do, the table with fewer rows has the reference: returns are of sales.
+    """
+    others = {other.spec.name: other for other in known}
     declared = {
         (each.table, frozenset(zip(each.columns, each.to, strict=True)))
         for each in table.spec.references
     }
     for join, usage in workload.joins.items():
-        other, own = join.other, frozenset(join.columns)
+        other, own = others.get(join.other or ""), frozenset(join.columns)
         if join.table != table.spec.name or other is None or not table.analyzable.issuperset(own):
             continue
         pairs = tuple(zip(join.columns, join.other_columns, strict=True))
-        is_to_key = (other, frozenset(join.other_columns)) in identified
-        is_own_key = (join.table, own) in identified
-        is_same = all(table.types.get(a) == types.get(other, {}).get(b) for a, b in pairs)
-        if is_to_key and is_same and not is_own_key and (other, frozenset(pairs)) not in declared:
+        name = other.spec.name
+        is_to_key = (name, frozenset(join.other_columns)) in identified
+        is_to_fewer = (join.table, own) in identified and table.rows >= other.rows
+        is_same = all(table.types.get(a) == other.types.get(b) for a, b in pairs)
+        if is_to_key and is_same and not is_to_fewer and (name, frozenset(pairs)) not in declared:
             proposal = _adding(table, Change.REFERENCE, join.columns, usage)
-            yield replace(proposal, other=other, other_columns=join.other_columns)
+            yield replace(proposal, other=name, other_columns=join.other_columns)
 
 
 def _common_values(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
@@ -280,7 +292,7 @@ def _common_values(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
     for columns, usage in _used(workload, table):
         is_wanted = len(columns) == 1 and usage.roles[Role.EQUALITY] > 0
         is_covered = kept is not None and kept.covers(columns)
-        if is_wanted and not is_covered and table.identifying.isdisjoint(columns):
+        if is_wanted and not is_covered and frozenset(columns) not in table.identifying:
             yield _adding(table, Change.COMMON_VALUES, columns, usage)
 
 

@@ -56,19 +56,23 @@ def _known(assessment: TableAssessment) -> KnownTable:
         ranged,
         {field.name: field.spark_type or str(field.type) for field in snapshot.fields},
         frozenset(_identifying(assessment)),
+        snapshot.rows,
         first_read,
     )
 
 
-def _identifying(assessment: TableAssessment) -> Iterator[str]:
-    """Yield the columns without nulls that have about as many distinct values as rows."""
+def _identifying(assessment: TableAssessment) -> Iterator[frozenset[str]]:
+    """Yield the columns and groups without nulls that have about as many values as rows."""
     published = assessment.published
     if published is None or not published.rows:
         return
+    fewest = _NEARLY_ALL * published.rows
     for name, column in {**published.columns, **assessment.kept}.items():
-        is_distinct = (column.distinct or 0) >= _NEARLY_ALL * published.rows
-        if is_distinct and column.nulls == 0 and name in assessment.types:
-            yield name
+        if (column.distinct or 0) >= fewest and column.nulls == 0 and name in assessment.types:
+            yield frozenset([name])
+    for names, group in published.joint.items():
+        if group.distinct >= fewest and group.nulls == 0 and names <= assessment.types.keys():
+            yield names
 
 
 def declared_names(scanned: Iterable[str], tables: Iterable[Table]) -> Mapping[str, str]:

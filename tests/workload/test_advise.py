@@ -243,6 +243,79 @@ def test_groups_go_beside_those_that_are_declared(joined: Advise) -> None:
     assert Path("specs/lines.yml").read_text() == expected
 
 
+SALES = scan("sales", "s_item#21L", "s_ticket#22L", "s_cust#23L")
+RETURNS = scan("returns", "r_item#31L", "r_ticket#32L")
+RETURNED = operator(
+    "SortMergeJoin",
+    "SortMergeJoin [s_item#21L, s_ticket#22L], [r_item#31L, r_ticket#32L], Inner",
+    SALES,
+    RETURNS,
+)
+BY_TICKET = operator("HashAggregate", "HashAggregate(keys=[s_item#21L, s_ticket#22L])", SALES)
+
+
+@pytest.fixture
+def sold(advise: Advise) -> Advise:
+    """The command in a project with sales, of which each ticket has some items, and returns."""
+    items, tickets = [n % 20 for n in range(400)], [n // 20 for n in range(400)]
+    sales = {"s_item": items, "s_ticket": tickets, "s_cust": [n // 40 for n in range(400)]}
+    lance.write_dataset(pa.table(sales), "sales.lance")
+    returns = {"r_item": items[::4], "r_ticket": tickets[::4]}
+    lance.write_dataset(pa.table(returns), "returns.lance")
+    Path("specs/sales.yml").write_text(
+        "tables:\n- name: sales\n  uri: sales.lance\n- name: returns\n  uri: returns.lance\n"
+    )
+    return advise
+
+
+def proposed(result: Result) -> list[tuple[str, str]]:
+    assert result.exit_code == 0, result.output
+    proposals = json.loads(result.stdout)["proposals"]
+    return [(each["change"], f"{each['table']} {each['columns']}") for each in proposals]
+
+
+def test_a_group_whose_joint_count_equals_the_rows_is_a_key(sold: Advise) -> None:
+    as_json = ("--output", "json")
+    both = [("group", "sales ['s_item', 's_ticket']"), ("group", "returns ['r_item', 'r_ticket']")]
+    assert sorted(proposed(sold(RETURNED, options=("--write", *as_json)))) == sorted(both)
+    Project.load().run().raise_for_status()
+    # The table with fewer rows refers to the other.
+    assert proposed(sold(RETURNED, BY_TICKET, options=("--write", *as_json))) == [
+        ("key", "sales ['s_item', 's_ticket']"),
+        ("key", "returns ['r_item', 'r_ticket']"),
+        ("reference", "returns ['r_item', 'r_ticket']"),
+    ]
+    Project.load().run().raise_for_status()
+    [proof] = Project.load().show("sales").relations.keys
+    assert proof.columns == ("s_item", "s_ticket")
+    assert Project.load().advise(["app-1"]).proposals == ()
+
+
+def test_a_group_with_other_columns_beside_a_key_is_none(sold: Advise) -> None:
+    text = Path("specs/sales.yml").read_text()
+    groups = "  groups: [[s_item, s_ticket], [s_item, s_ticket, s_cust]]\n"
+    Path("specs/sales.yml").write_text(text.replace("sales.lance\n", f"sales.lance\n{groups}"))
+    Project.load().run().raise_for_status()
+    keys = "HashAggregate(keys=[s_item#21L, s_ticket#22L, s_cust#23L])"
+    wider = operator("HashAggregate", keys, SALES)
+    assert proposed(sold(wider, options=("--output", "json"))) == []
+    assert proposed(sold(wider, BY_TICKET, options=("--output", "json"))) == [
+        ("key", "sales ['s_item', 's_ticket']")
+    ]
+
+
+@pytest.mark.parametrize("changed", [{"s_item": 0}, {"s_item": None}])
+def test_groups_that_repeat_or_have_nulls_are_no_key(
+    sold: Advise, changed: dict[str, int | None]
+) -> None:
+    rows = lance.dataset("sales.lance").to_table().to_pylist()
+    few = [{**row, **(changed if n % 5 == 0 else {})} for n, row in enumerate(rows)]
+    lance.write_dataset(pa.Table.from_pylist(few), "sales.lance", mode="overwrite")
+    sold(BY_TICKET, options=("--write",))
+    Project.load().run().raise_for_status()
+    assert proposed(sold(BY_TICKET, options=("--output", "json"))) == []
+
+
 def test_columns_with_a_key_are_no_group(joined: Advise) -> None:
     text = "HashAggregate(keys=[o_id#1L, o_cat#2L], functions=[])"
     proposals = json.loads(
