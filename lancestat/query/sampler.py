@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -51,11 +52,11 @@ _log = logging.getLogger("lancestat.read")
 class TableSample:
     """The same `rows` rows of a table for all columns, each of which is read once; thread-safe.
 
-    `is_whole` is whether the table has no others.
+    `is_whole` is whether the table has no others; no other sample has its `name`.
     """
 
     def __init__(self, rows: int, read: Callable[[list[str]], pa.Table], *, is_whole: bool) -> None:
-        self.rows, self.is_whole = rows, is_whole
+        self.rows, self.is_whole, self.name = rows, is_whole, uuid.uuid4().hex
         self._read = read
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._has_failed = False

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lancestat.query.read.arrow_columns import encode_sample
 from tests.runs.world import write_project
 
 if TYPE_CHECKING:
@@ -128,6 +129,61 @@ def test_plans_of_cached_tables_are_as_they_were(shop: SparkSession) -> None:
     finally:
         cached.unpersist()
         shop.catalog.dropTempView("few")
+
+
+def test_sampled_rows_reach_spark_once(shop: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[list[str]] = []
+
+    def encode(rows: pa.Table) -> str:
+        sent.append(rows.column_names)
+        return encode_sample(rows)
+
+    monkeypatch.setattr("lancestat.query.read.planning_service.encode_sample", encode)
+    for days in (3, 4):
+        rows = shop.sql(f"select * from orders where (o_day + o_id) % 7 = {days}")
+        assert max(estimates(rows)["Filter"]) == rows.count()
+    assert sent == [["o_day", "o_id"]]
+    estimates(shop.sql("select * from orders where (o_day + o_customer) % 7 = 1"))
+    assert sent[1:] == [["o_customer"]]
+
+
+def first_joined(rows: DataFrame) -> set[str]:
+    """The tables of the join that reads no other join."""
+
+    def visit(plan: Any) -> set[str] | None:
+        children = [plan.children().apply(index) for index in range(plan.children().size())]
+        below = [found for child in children if (found := visit(child))]
+        if below or plan.nodeName() != "Join":
+            return below[0] if below else None
+        leaves = plan.collectLeaves()
+        return {leaves.apply(index).relation().name() for index in range(leaves.size())}
+
+    return visit(rows._jdf.queryExecution().optimizedPlan()) or set()  # type: ignore[operator]
+
+
+def test_joins_are_in_the_order_of_the_estimates(shop: SparkSession) -> None:
+    # One order of 365 passes, which Spark does not see, and half of the parts, which it does.
+    query = """
+        select l_quantity, p_brand from lines
+          join parts on l_part = p_id join orders on l_order = o_id
+        where o_day % 365 = 3 and p_brand < 20
+    """
+    rows = shop.sql(query)
+    assert first_joined(rows) == {"lines", "orders"}
+    found = sorted(rows.collect())
+    shop.conf.set(SETTING, "false")
+    other = shop.sql(query)
+    assert first_joined(other) == {"lines", "parts"}
+    assert found == sorted(other.collect()) and found
+
+
+def test_a_hint_keeps_joins_in_their_order(shop: SparkSession) -> None:
+    rows = shop.sql("""
+        select /*+ merge(parts) */ l_quantity from lines
+          join parts on l_part = p_id join orders on l_order = o_id
+        where o_day % 365 = 3 and p_brand < 20
+    """)
+    assert first_joined(rows) == {"lines", "parts"}
 
 
 def test_columns_without_statistics_have_spark_s_estimates(

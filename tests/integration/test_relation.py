@@ -317,6 +317,18 @@ def test_planning_makes_each_request_once(view: DataFrame, asked: list[dict[str,
     assert (asked[2]["cores"], asked[2]["limit"], asked[2]["narrow"]) == (2, None, True)
 
 
+@pytest.mark.parametrize("before", ["", "x"])
+def test_long_questions_arrive_whole(
+    view: DataFrame, asked: list[dict[str, Any]], before: str
+) -> None:
+    # Each character is a pair of units in the JVM, where questions are cut.
+    text = before + "\N{GRINNING FACE}" * 5_000
+    rows = view.where(view.s.isin("row 7", text)).collect()
+    assert [row.id for row in rows] == [7]
+    values = [filter["values"] for call in asked for filter in call.get("filters", ())]
+    assert ["row 7", text] in values
+
+
 def test_settings_are_those_of_the_session_and_the_scan(
     spark: SparkSession, uri: str, asked: list[dict[str, Any]]
 ) -> None:

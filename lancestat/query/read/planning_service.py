@@ -188,15 +188,23 @@ class PlanningService:
         return table, _filters(question, table)
 
     def _sample(self, table: ReadTable, filters: list[Filter], message: Message) -> Message:
-        """Return rows of the fragments that the filters leave, as a base64 Arrow stream."""
+        """Return the name of a sample of the fragments that the filters leave, and its columns.
+
+        They are a base64 Arrow stream, without those of it that `held` names.
+        """
         settings = ReadSettings.of(message["conf"], message["options"])
         if table.sampler is None or not settings.samples:
             return {}
         left = remaining_fragments(table, filters)
         ids = None if left is None else left.fragment_ids
         sample = table.sampler.sample(ids)
-        rows = sample and sample.columns(message["columns"])
-        return {"arrow": encode_sample(rows)} if rows else {}
+        if not sample:
+            return {}
+        held = message["held"].get(sample.name, ())
+        rows = sample.columns([name for name in message["columns"] if name not in held])
+        if rows is None:
+            return {}
+        return {"sample": sample.name, "arrow": encode_sample(rows) if rows.num_columns else None}
 
     def _parts(self, table: ReadTable, message: Message) -> Message:
         columns: Sequence[str] = message["columns"]

@@ -122,11 +122,28 @@ def planning_service() -> PlanningService:
     return PlanningService()
 
 
+# Characters of the identifier of a question in parts, a UUID.
+_ID = 36
+
+
 class _PlanningCallback:
-    """The function that the JVM calls and waits for, on the thread that plans."""
+    """The function that the JVM calls and waits for, on the thread that plans.
+
+    A question is a JSON object, or comes in parts: `<id>+<text>` for each but the last, which has a
+    dot in place of the sign, and is answered.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[str, list[str]] = {}
 
     def apply(self, question: str) -> str:
-        return planning_service().answer(question)
+        if question.startswith("{"):
+            return planning_service().answer(question)
+        id, sign, text = question[:_ID], question[_ID], question[_ID + 1 :]
+        if sign == "+":
+            self._begun.setdefault(id, []).append(text)
+            return ""
+        return planning_service().answer("".join((*self._begun.pop(id), text)))
 
     class Java:
         implements = ("java.util.function.Function",)

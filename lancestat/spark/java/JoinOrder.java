@@ -8,6 +8,7 @@ import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.ExperimentalMethods;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
@@ -23,13 +24,32 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.collection.immutable.Seq;
 
-/** Orders inner joins by lancestat's estimates, before Spark's own search for an order. */
+/**
+ * Orders inner joins by lancestat's estimates.
+ *
+ * <p>What a scan reads is known only after the rules that extensions may add to Spark's optimizer. A
+ * session's own rules come later, and after Spark's search for an order: this one is among them, where
+ * a rule of an extension puts it each time that a query is optimized.
+ */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
 final class JoinOrder extends Rule {
   static final int FEWEST = 3;
+  private static final JoinOrder ORDER = new JoinOrder();
+
+  /** Adds the order to the rules of a session, and returns a rule that changes nothing itself. */
+  static Rule of(SparkSession session) {
+    ExperimentalMethods own = session.experimental();
+    synchronized (own) {
+      if (!own.extraOptimizations().contains(ORDER)) {
+        own.extraOptimizations_$eq(Sequences.appended(own.extraOptimizations(), ORDER));
+      }
+    }
+    return new Unchanged();
+  }
 
   public TreeNode apply(TreeNode plan) {
     if (!PlanQuestion.isEnabled() || !SQLConf.get().joinReorderEnabled()) {
@@ -109,6 +129,13 @@ final class JoinOrder extends Rule {
     return isSame ? plan : (LogicalPlan) plan.withNewChildren(Sequences.of(children));
   }
 
+  /** A rule that returns the plan it is given. */
+  static final class Unchanged extends Rule {
+    public TreeNode apply(TreeNode plan) {
+      return plan;
+    }
+  }
+
   /** Inner joins of some inputs under any conditions, and the order to join them in. */
   static final class Region {
     final List items = new ArrayList();
@@ -166,7 +193,11 @@ final class JoinOrder extends Rule {
       if (!waiting.isEmpty()) {
         throw new IllegalStateException("a condition of a join is about none of its inputs");
       }
-      return made.output().equals(top.output()) ? made : new Project((Seq) top.output(), made);
+      if (made.output().equals(top.output())) {
+        return made;
+      }
+      LogicalPlan join = made instanceof Project ? (LogicalPlan) ((Project) made).child() : made;
+      return new Project((Seq) top.output(), join);
     }
 
     private LogicalPlan joined(

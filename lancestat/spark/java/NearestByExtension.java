@@ -72,11 +72,11 @@ public final class NearestByExtension extends AbstractFunction1 {
       apply(session.extensions());
     }
     rules.setAccessible(true);
-    rules.set(analyzer, NearestByNodes.appended((Seq) rules.get(analyzer), new NearestByRule()));
+    rules.set(analyzer, Sequences.appended((Seq) rules.get(analyzer), new NearestByRule()));
     Seq strategies = session.experimental().extraStrategies();
     session
         .experimental()
-        .extraStrategies_$eq(NearestByNodes.appended(strategies, new NearestByStrategy()));
+        .extraStrategies_$eq(Sequences.appended(strategies, new NearestByStrategy()));
     return null;
   }
 

@@ -17,10 +17,6 @@ import scala.collection.immutable.Seq;
 final class NearestByNodes {
   private NearestByNodes() {}
 
-  static Seq appended(Seq elements, Object last) {
-    return (Seq) elements.$colon$plus(last);
-  }
-
   /**
    * The columns of both sides but for the vectors that are for the join alone, each nullable as
    * Spark's node has it.

@@ -50,8 +50,8 @@ public final class NearestByPlan extends LogicalPlan {
     Alias ofLeft = alias(leftVector, "__left_vector");
     Alias ofRight = alias(rightVector, "__right_vector");
     return new NearestByPlan(
-        new Project(NearestByNodes.appended(join.left().output(), ofLeft), join.left()),
-        new Project(NearestByNodes.appended(join.right().output(), ofRight), join.right()),
+        new Project(Sequences.appended(join.left().output(), ofLeft), join.left()),
+        new Project(Sequences.appended(join.right().output(), ofRight), join.right()),
         new NearestBySpec(join, function),
         ofLeft.toAttribute(),
         ofRight.toAttribute());

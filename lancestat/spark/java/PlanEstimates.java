@@ -104,7 +104,7 @@ final class PlanEstimates extends SparkStrategy {
     return new BigInt(new java.math.BigDecimal(Math.max(1, Math.rint(rows))).toBigInteger());
   }
 
-  /** Makes the strategy or the rule of a session. */
+  /** Makes the strategy of a session, or the rule that gives it the order of joins. */
   static final class Make extends AbstractFunction1 {
     final boolean isRule;
 
@@ -113,7 +113,7 @@ final class PlanEstimates extends SparkStrategy {
     }
 
     public Object apply(Object session) {
-      return isRule ? (Object) new JoinOrder() : (Object) new PlanEstimates();
+      return isRule ? (Object) JoinOrder.of((SparkSession) session) : (Object) new PlanEstimates();
     }
   }
 }

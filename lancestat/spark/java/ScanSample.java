@@ -1,36 +1,22 @@
 package lancestat.relation;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.ByteArrayInputStream;
-import java.io.IOException;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.HashMap;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
-import org.apache.arrow.memory.BufferAllocator;
-import org.apache.arrow.memory.RootAllocator;
-import org.apache.arrow.vector.VectorSchemaRoot;
-import org.apache.arrow.vector.ipc.ArrowStreamReader;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression$;
 import org.apache.spark.sql.catalyst.expressions.Unevaluable;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
-import org.apache.spark.sql.vectorized.ColumnVector;
-import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Rows of the fragments that a scan reads, on which Spark's own expressions are evaluated. */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
 final class ScanSample {
   private final LanceScan scan;
-  // By the names of the columns, in their order; null where there is no sample.
-  private final Map rows = new HashMap();
   // By the canonical form of the condition.
   private final Map passing = new HashMap();
   private int size;
@@ -81,17 +67,8 @@ final class ScanSample {
         places.put(column.exprId(), bound);
         names.add(column.name());
       }
-      List sampled = names.isEmpty() ? null : rows(names);
-      if (sampled == null) {
-        return null;
-      }
-      Expression evaluated = Conditions.replaced(condition, places);
-      BitSet passing = new BitSet();
-      size = sampled.size();
-      for (int i = 0; i < size; i++) {
-        passing.set(i, Boolean.TRUE.equals(evaluated.eval((InternalRow) sampled.get(i))));
-      }
-      return passing;
+      Object[][] sampled = names.isEmpty() ? null : scan.table.sampled.of(scan.question, names);
+      return sampled == null ? null : passing(Conditions.replaced(condition, places), sampled);
     } catch (Throwable error) {
       // As a cast that fails in ANSI mode, whose error has a value of a row.
       Failure.requireSurvivable(error);
@@ -100,41 +77,17 @@ final class ScanSample {
     }
   }
 
-  private List rows(List names) throws IOException {
-    if (!rows.containsKey(names)) {
-      ObjectNode request = scan.question.request("sample");
-      ArrayNode columns = request.putArray("columns");
-      for (Object name : names) {
-        columns.add((String) name);
+  private BitSet passing(Expression condition, Object[][] values) {
+    size = values[0].length;
+    BitSet passing = new BitSet();
+    Object[] row = new Object[values.length];
+    InternalRow input = new GenericInternalRow(row);
+    for (int at = 0; at < size; at++) {
+      for (int i = 0; i < row.length; i++) {
+        row[i] = values[i][at];
       }
-      JsonNode reply = scan.question.ask(request);
-      rows.put(names, reply.hasNonNull("arrow") ? read(reply.get("arrow").binaryValue()) : null);
+      passing.set(at, Boolean.TRUE.equals(condition.eval(input)));
     }
-    return (List) rows.get(names);
-  }
-
-  private static List read(byte[] stream) throws IOException {
-    List read = new ArrayList();
-    BufferAllocator allocator = new RootAllocator();
-    ArrowStreamReader reader =
-        new ArrowStreamReader(new ByteArrayInputStream(stream), allocator);
-    try {
-      VectorSchemaRoot root = reader.getVectorSchemaRoot();
-      while (reader.loadNextBatch()) {
-        ColumnVector[] vectors = new ColumnVector[root.getFieldVectors().size()];
-        for (int i = 0; i < vectors.length; i++) {
-          vectors[i] = new ArrowColumnVector(root.getVector(i));
-        }
-        ColumnarBatch batch = new ColumnarBatch(vectors, root.getRowCount());
-        Iterator remaining = batch.rowIterator();
-        while (remaining.hasNext()) {
-          read.add(((InternalRow) remaining.next()).copy());
-        }
-      }
-    } finally {
-      reader.close();
-      allocator.close();
-    }
-    return read;
+    return passing;
   }
 }

@@ -1,6 +1,8 @@
 package lancestat.relation;
 
+import java.util.ArrayList;
 import java.util.List;
+import scala.collection.Iterator;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 
@@ -15,5 +17,16 @@ final class Sequences {
       made = made.$colon$colon(elements.get(i));
     }
     return made;
+  }
+
+  // Scala's own has other parameters in Spark 3.5.
+  static Seq appended(scala.collection.Seq elements, Object last) {
+    List made = new ArrayList();
+    Iterator remaining = elements.iterator();
+    while (remaining.hasNext()) {
+      made.add(remaining.next());
+    }
+    made.add(last);
+    return of(made);
   }
 }
