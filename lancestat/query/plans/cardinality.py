@@ -168,7 +168,9 @@ def _filter(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -
     made = restrict(below, split[0], sample)
     if rows is not None:
         made = replace(made, samples={**below.samples, scan: rows.where(passing, made.rows)})
-    return restrict(made, split[1], None) if others else made
+    if not others:
+        return made
+    return replace(restrict(made, split[1], None), chosen=made.chosen | {scan})
 
 
 def _mask(passing: str, rows: int) -> Mask:

@@ -68,7 +68,9 @@ class Facts:
 
     `evidence` says in words what the estimate rests on. `columns` are by the numbers of Spark's
     attributes. `unique` are sets of columns that no two rows have in common. `samples` are those of
-    the scans below, by index, as conditions on each scan leave them.
+    the scans below, by index, as conditions on each scan leave them; of those in `chosen` a
+    condition has left fewer rows by a value that only the query finds out. The rows of scans in
+    `determined` follow from some columns of another scan, to which they were joined by a key.
     """
 
     rows: float
@@ -77,6 +79,8 @@ class Facts:
     columns: Mapping[str, ColumnFacts] = field(default_factory=dict)
     unique: frozenset[frozenset[str]] = frozenset()
     samples: Mapping[int, SampledRows] = field(default_factory=dict)
+    chosen: frozenset[int] = frozenset()
+    determined: Mapping[int, Sequence[ColumnFacts]] = field(default_factory=dict)
 
     def with_rows(self, rows: float, at_most: float, evidence: str) -> Facts:
         """Return the same columns in fewer or more rows."""
@@ -130,6 +134,7 @@ def tuples(
         column = facts.of(id)
         by_scan.setdefault(column.origin and column.origin[0], {})[id] = column
     total, words = 1.0, []
+    named = {scan: _names(columns.values()) for scan, columns in by_scan.items()}
     for scan, columns in by_scan.items():
         known = list(columns.values())
         if scan is None:
@@ -139,7 +144,12 @@ def tuples(
         elif rows is None:
             count, how = _domain(facts, scan, known, joint)
         else:
-            count, how = _groups(facts, scan, known, joint, rows)
+            # Of two that follow from each other, one counts.
+            own = named.pop(scan)
+            if _follows(facts, scan, named):
+                continue
+            named[scan] = own
+            count, how = _groups_of(facts, scan, known, joint, rows)
         total *= count
         words += [how] if how else []
     return max(1.0, total), " and ".join(dict.fromkeys(words))
@@ -166,6 +176,35 @@ def _domain(
     if known is not None:
         return min(known, most), f"joint count of {len(columns)} columns"
     return most, "product of distinct counts"
+
+
+def _follows(facts: Facts, scan: int, named: Mapping[int | None, frozenset[str]]) -> bool:
+    """Whether the rows of a scan follow from columns of others that are grouped by as well."""
+    keys = facts.determined.get(scan, ())
+    origins = [key.origin for key in keys if key.origin is not None]
+    # A scan that was joined to itself is not walked around twice.
+    rest = replace(facts, determined={s: k for s, k in facts.determined.items() if s != scan})
+    return 0 < len(origins) == len(keys) and all(
+        name in named.get(other, ()) or _follows(rest, other, named) for other, name in origins
+    )
+
+
+def _groups_of(
+    facts: Facts, scan: int, columns: Sequence[ColumnFacts], joint: JointDistinct, rows: float
+) -> tuple[float, str]:
+    """Return the groups among some rows, at most those of the keys that the scan's rows follow."""
+    count, how = _groups(facts, scan, columns, joint, rows)
+    seen = {scan}
+    while keys := facts.determined.get(scan, ()):
+        scans = {key.origin[0] for key in keys if key.origin is not None}
+        if len(scans) != 1 or scans & seen or any(key.origin is None for key in keys):
+            break
+        [scan] = scans
+        seen.add(scan)
+        fewer, words = _groups(facts, scan, keys, joint, rows)
+        if fewer < count:
+            count, how = fewer, words or how
+    return count, how
 
 
 def _groups(

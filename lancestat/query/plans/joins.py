@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
 
 from lancestat.query.plans.conditions import condition_share, range_share
 from lancestat.query.plans.facts import (
@@ -15,7 +17,7 @@ from lancestat.query.plans.facts import (
     tuples,
 )
 from lancestat.query.plans.operators import Condition
-from lancestat.query.plans.sampled import SampledRows
+from lancestat.query.plans.sampled import FEWEST, SampledRows, is_among
 
 # Without statistics of a key, pairs may be so many times more than expected.
 _DOUBT = 2.0
@@ -85,32 +87,138 @@ class _Matching:
         right: That of right rows.
         domain: The distinct keys there, of the side that has more.
         evidence: What that rests on.
+        samples: Those of both sides, of rows that meet.
     """
 
     left: float = 1.0
     right: float = 1.0
     domain: float = 1.0
     evidence: str = "cross product"
+    samples: Mapping[int, SampledRows] = field(default_factory=dict)
 
 
 def _matching(
     left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], joint: JointDistinct
 ) -> _Matching:
     if not pairs:
-        return _Matching()
+        return _Matching(samples={**left.samples, **right.samples})
     one, how = tuples(left, [a for a, _ in pairs], joint)
     other, how_other = tuples(right, [b for _, b in pairs], joint)
     words = how if one >= other else how_other
     if not words:
         words = "distinct count" if len(pairs) == 1 else f"distinct counts of {len(pairs)} keys"
     rows = distinct = (1.0, 1.0)
+    samples = {**left.samples, **right.samples}
     for a, b in pairs:
-        low, high = _overlap(narrowed(left, a), narrowed(right, b))
-        rows = min(rows, (_within(left, a, low, high), _within(right, b, low, high)), key=math.prod)
-        here = _width(left.of(a), low, high), _width(right.of(b), low, high)
-        distinct = min(distinct[0], here[0]), min(distinct[1], here[1])
+        by_range, by_values = _by_range(left, right, a, b), _by_values(left, right, a, b)
+        # Of several keys, those of one table alone say little of which are found together.
+        met = by_values if by_values and len(pairs) == 1 else by_range
+        rows = min(rows, met.rows, key=math.prod)
+        distinct = min(distinct[0], met.distinct[0]), min(distinct[1], met.distinct[1])
+        samples |= {**by_range.samples, **(by_values or by_range).samples}
     domain = max(one * distinct[0], other * distinct[1], 1.0)
-    return _Matching(*rows, domain, words)
+    return _Matching(*rows, domain, words, samples)
+
+
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """How one pair of keys meets: shares of both sides' rows and of their distinct values.
+
+    `samples` are the rows of both tables that meet, where a sample tells.
+    """
+
+    rows: tuple[float, float]
+    distinct: tuple[float, float]
+    samples: Mapping[int, SampledRows]
+
+
+def _by_values(left: Facts, right: Facts, a: str, b: str) -> _Met | None:
+    """Return how keys meet of which one side's are all known, as conditions leave them."""
+    ours, theirs = _members(left, a), _members(right, b)
+    if ours is None and theirs is None:
+        return None
+    one = None if theirs is None else _having(left, a, theirs)
+    other = None if ours is None else _having(right, b, ours)
+    if one is None and other is None:
+        return None
+    # Of the few that something else has left, queries want those that have partners.
+    is_chosen = _is_chosen(left, a), _is_chosen(right, b)
+    shares = (
+        1.0 if one is None or is_chosen[0] else one[0],
+        1.0 if other is None or is_chosen[1] else other[0],
+    )
+    samples = dict(part[1] for part in (one, other) if part is not None)
+    columns = left.of(a), right.of(b)
+    if ours is not None and theirs is not None:
+        common = is_among(ours, theirs)
+        assert common is not None
+        return _Met(shares, _widths(columns, float(common.sum())), samples)
+    known = ours if theirs is None else theirs
+    assert known is not None
+    count = float(len(known))
+    if is_chosen[theirs is not None]:
+        count = min(count, min(column.distinct for column in columns))
+    return _Met(shares, _widths(columns, count), samples)
+
+
+def _widths(columns: tuple[ColumnFacts, ColumnFacts], count: float) -> tuple[float, float]:
+    one, other = (min(1.0, count / max(1.0, column.distinct)) for column in columns)
+    return one, other
+
+
+def _sample_of(facts: Facts, id: str) -> tuple[SampledRows, tuple[int, str]] | None:
+    origin = facts.of(id).origin
+    sample = facts.samples.get(origin[0]) if origin else None
+    return None if sample is None or origin is None else (sample, origin)
+
+
+def _members(facts: Facts, id: str) -> pa.Array | None:
+    known = _sample_of(facts, id)
+    return None if known is None else known[0].members(known[1][1])
+
+
+def _is_chosen(facts: Facts, id: str) -> bool:
+    """Whether a condition on the table of a key has a value that only the query finds out."""
+    origin = facts.of(id).origin
+    return origin is not None and origin[0] in facts.chosen
+
+
+def _having(
+    facts: Facts, id: str, values: pa.Array
+) -> tuple[float, tuple[int, SampledRows]] | None:
+    """Return the share of rows with one of some keys, of those with keys, and these sampled rows.
+
+    None where the sample tells too little.
+    """
+    known = _sample_of(facts, id)
+    found = known and known[0].having(known[1][1], values)
+    if not known or not found or not found[1]:
+        return None
+    (sample, (scan, _)), (mask, present) = known, found
+    hits = int(mask.sum())
+    if hits < FEWEST and not sample.is_whole:
+        return None
+    share = hits / present
+    return share, (scan, sample.where(mask, sample.rows * share * present / sample.count))
+
+
+def _by_range(left: Facts, right: Facts, a: str, b: str) -> _Met:
+    """Return how keys meet by the range of values that both may have."""
+    low, high = _overlap(narrowed(left, a), narrowed(right, b))
+    rows = _within(left, a, low, high), _within(right, b, low, high)
+    distinct = _width(left.of(a), low, high), _width(right.of(b), low, high)
+    samples = {}
+    for facts, id in ((left, a), (right, b)):
+        column, known = facts.of(id), _sample_of(facts, id)
+        if known is None or column.type is None or column.low is None or column.high is None:
+            continue
+        if low <= column.low and high >= column.high:
+            continue
+        sample, (scan, name) = known
+        met = sample.between(name, column.type, low, high)
+        if met is not None:
+            samples[scan] = met
+    return _Met(rows, distinct, samples)
 
 
 def _overlap(one: ColumnFacts, other: ColumnFacts) -> tuple[float, float]:
@@ -136,23 +244,6 @@ def _within(facts: Facts, id: str, low: float, high: float) -> float:
         if share is not None:
             return share
     return range_share(column, low, high)
-
-
-def _met(facts: Facts, other: Facts, pairs: Sequence[tuple[str, str]]) -> Mapping[int, SampledRows]:
-    """Return the samples of a side, of rows with keys in the range of the other side's keys."""
-    samples = dict(facts.samples)
-    for id, partner in pairs:
-        column = facts.of(id)
-        low, high = _overlap(narrowed(facts, id), narrowed(other, partner))
-        if column.origin is None or column.type is None or column.low is None:
-            continue
-        if column.high is None or (low <= column.low and high >= column.high):
-            continue
-        scan, name = column.origin
-        met = samples[scan].between(name, column.type, low, high) if scan in samples else None
-        if met is not None:
-            samples[scan] = met
-    return samples
 
 
 def _width(column: ColumnFacts, low: float, high: float) -> float:
@@ -192,8 +283,34 @@ def _inner(
     if others:
         at_most = min(at_most, rows * _RESIDUAL_DOUBT * _DOUBT)
         evidence = f"{evidence}, conditions guessed"
-    samples = {**_met(left, right, pairs), **_met(right, left, [(b, a) for a, b in pairs])}
-    return Facts(max(rows, 0.0), max(at_most, rows), evidence, columns, unique, samples)
+    return Facts(
+        max(rows, 0.0),
+        max(at_most, rows),
+        evidence,
+        columns,
+        unique,
+        matching.samples,
+        left.chosen | right.chosen,
+        _determined(left, right, pairs),
+    )
+
+
+def _determined(
+    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]]
+) -> Mapping[int, Sequence[ColumnFacts]]:
+    """Return the scans whose rows follow from keys of another, the sides of this join with them."""
+    known = {**left.determined, **right.determined}
+    lefts, rights = [a for a, _ in pairs], [b for _, b in pairs]
+    for one, of_one, other, of_other in (
+        (left, lefts, right, rights),
+        (right, rights, left, lefts),
+    ):
+        if pairs and other.is_unique(of_other):
+            columns = [one.of(id) for id in of_one]
+            for scan in {c.origin[0] for c in other.columns.values() if c.origin is not None}:
+                known.setdefault(scan, columns)
+            break
+    return known
 
 
 def _key_columns(
@@ -251,7 +368,14 @@ def _semi(
     at_most = min(left.at_most, left.at_most * kept * _DOUBT)
     columns = {**left.columns, **_key_columns(left, right, pairs)}
     made = left.with_rows(left.rows * kept, at_most, evidence)
-    return replace(made, columns={id: columns[id] for id in left.columns})
+    samples = {scan: matches.samples[scan] for scan in left.samples}
+    followers = {c.origin[0] for a, b in pairs if _is_chosen(right, b) and (c := left.of(a)).origin}
+    return replace(
+        made,
+        columns={id: columns[id] for id in left.columns},
+        samples=samples,
+        chosen=left.chosen | followers,
+    )
 
 
 def _with_unmatched(matches: Facts, side: Facts, partnered: float, other: Facts) -> Facts:
@@ -271,4 +395,19 @@ def _with_unmatched(matches: Facts, side: Facts, partnered: float, other: Facts)
         if id in matches.columns
     }
     made = {**matches.columns, **kept, **columns}
-    return replace(matches, rows=rows, at_most=at_most, columns=made)
+    # What follows from columns of the other side does not in rows that have none.
+    scans = {column.origin[0] for column in side.columns.values() if column.origin is not None}
+    determined = {
+        scan: keys
+        for scan, keys in matches.determined.items()
+        if scan not in scans or scan in side.determined
+    }
+    samples = {**matches.samples, **side.samples}
+    return replace(
+        matches,
+        rows=rows,
+        at_most=at_most,
+        columns=made,
+        samples=samples,
+        determined=determined,
+    )

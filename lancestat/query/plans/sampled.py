@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancestat.query.pruning import bound_values
+from lancestat.query.sampler import BLOCKS
 from lancestat.tables.statistics.column_type import ColumnType, Kind
 
 Mask = npt.NDArray[np.bool_]
@@ -18,6 +21,8 @@ Columns = Callable[[Collection[str]], pa.Table | None]
 
 # Fewer rows tell little of how many values there are, and of where they lie.
 FEWEST = 20
+# No name of a column.
+_BLOCK = "\0block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,10 @@ class SampledRows:
     _numbers: dict[str, npt.NDArray[np.float64]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    # By the identity of what they were made of, which they keep alive.
+    _made: dict[tuple[str, int], tuple[Any, Any]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def count(self) -> int:
@@ -58,7 +67,8 @@ class SampledRows:
     def distinct(self, names: Collection[str]) -> float | None:
         """Return the distinct tuples in the rows that these stand for; null is a value, too.
 
-        None where the sample tells too little.
+        None where the sample tells too little. Rows come in blocks, in which the same values may
+        stand side by side: how often a value is met is the number of blocks that have it.
 
         Source: P. J. Haas, J. F. Naughton, S. Seshadri and L. Stokes, Sampling-based estimation of
             the number of distinct values of an attribute, VLDB 1995: the estimator "Duj1".
@@ -70,10 +80,15 @@ class SampledRows:
             return None
         table = pl.from_arrow(rows)
         assert isinstance(table, pl.DataFrame)
-        times = table.group_by(table.columns).len()["len"]
+        if self.is_whole:
+            return float(table.n_unique())
+        blocks = np.arange(self.size) * BLOCKS // self.size
+        blocks = blocks if self.passing is None else blocks[self.passing]
+        numbered = table.with_columns(pl.Series(_BLOCK, blocks))
+        met = numbered.group_by(table.columns).agg(pl.col(_BLOCK).n_unique())[_BLOCK]
         read = min(1.0, rows.num_rows / max(1.0, self.rows))
-        once = float((times == 1).sum())
-        return float(len(times) / (1 - (1 - read) * once / rows.num_rows))
+        once = float((met == 1).sum())
+        return float(len(met) / (1 - (1 - read) * once / float(met.sum())))
 
     def within(self, name: str, type: ColumnType, low: float, high: float) -> float | None:
         """Return the share of values of a column, without nulls, that are between two bounds.
@@ -108,6 +123,45 @@ class SampledRows:
             return None
         return self.where((values >= low) & (values <= high), self.rows * share)
 
+    def members(self, name: str) -> pa.Array | None:
+        """Return the distinct values of a column, without null; None unless all rows are known."""
+        if not self.is_whole:
+            return None
+        return self._once(name, self.passing, lambda: self._members(name))
+
+    def _members(self, name: str) -> pa.Array | None:
+        rows = self._passing([name])
+        if rows is None or pa.types.is_dictionary(rows.schema.field(0).type):
+            return None
+        return pc.unique(rows.column(name)).drop_null()
+
+    def having(self, name: str, values: pa.Array) -> tuple[Mask, int] | None:
+        """Return which rows have one of some values in a column, and how many are not null.
+
+        Both are of the rows that pass. None where the column cannot be read or compared.
+        """
+        found = self._once(name, values, lambda: self._having(name, values))
+        if found is None:
+            return None
+        mask, present = found
+        if self.passing is None:
+            return mask, int(present.sum())
+        return mask & self.passing, int((present & self.passing).sum())
+
+    def _having(self, name: str, values: pa.Array) -> tuple[Mask, Mask] | None:
+        rows = self.columns([name])
+        if rows is None or rows.num_rows != self.size:
+            return None
+        column = rows.column(name)
+        mask = is_among(column, values)
+        return None if mask is None else (mask, pc.is_valid(column).to_numpy())
+
+    def _once(self, name: str, of: Any, make: Callable[[], Any]) -> Any:
+        key = name, id(of)
+        if key not in self._made:
+            self._made[key] = of, make()
+        return self._made[key][1]
+
     def _values(self, name: str, type: ColumnType) -> npt.NDArray[np.float64] | None:
         if name not in self._numbers:
             rows = self.columns([name])
@@ -121,6 +175,16 @@ class SampledRows:
         if rows is None or rows.num_rows != self.size:
             return None
         return rows if self.passing is None else rows.filter(pa.array(self.passing))
+
+
+def is_among(column: pa.Array | pa.ChunkedArray, values: pa.Array) -> Mask | None:
+    """Return which of a column's values are some of others; None if they cannot be compared."""
+    if column.type != values.type:
+        if not all(map(pa.types.is_signed_integer, (column.type, values.type))):
+            return None
+        column, values = column.cast(pa.int64()), values.cast(pa.int64())
+    mask: Mask = pc.is_in(column, value_set=values, skip_nulls=True).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _numbers(column: pa.ChunkedArray, type: ColumnType) -> npt.NDArray[np.float64]:

@@ -14,9 +14,10 @@ import pytest
 
 from lancestat.query.plans.facts import narrowed, no_groups, tuples
 from lancestat.query.plans.joins import joined
-from lancestat.query.plans.sampled import SampledRows
+from lancestat.query.plans.sampled import SampledRows, is_among
+from lancestat.query.sampler import BLOCKS
 from lancestat.tables.statistics.column_type import column_type
-from tests.query.plans.relations import Relation, equal, q_error, true_rows, where
+from tests.query.plans.relations import Joint, Relation, equal, q_error, true_rows, where
 
 RANDOM = np.random.default_rng(21)
 # Two centuries of days, of which sales have five years.
@@ -159,3 +160,97 @@ def test_groups_of_a_year_are_joined_with_that_year() -> None:
     made = joined(grouped, other, "INNER", [equal("m", "n")], no_groups)
     # Without the bounds of the ten years, the domain would be the months of two centuries.
     assert q_error(made.rows, 365) <= 1.2
+
+
+def blocks_of(relation: Relation, size: int) -> SampledRows:
+    """A sample as the reader takes it: rows side by side, in blocks at even distances."""
+    total, each = len(relation.rows), size // BLOCKS
+    starts = np.arange(BLOCKS) * total // BLOCKS
+    taken = relation.rows[np.concatenate([np.arange(start, start + each) for start in starts])]
+    table = taken.to_arrow()
+    return SampledRows(lambda names: table.select(sorted(names)), size, float(total))
+
+
+@pytest.mark.parametrize("each", [1, 3, 12, 40])
+def test_the_same_values_stand_side_by_side(each: int) -> None:
+    tickets = Relation(pl.DataFrame({"v": np.repeat(np.arange(400_000 // each), each)}), 0)
+    counted = blocks_of(tickets, 16_384).distinct(["v"])
+    assert counted is not None
+    # Counted by rows instead, values of 12 rows each seem to be 24 times fewer.
+    assert q_error(counted, 400_000 // each) <= 1.5
+
+
+# Of a thousand customers few buy most, and those are of one nation.
+BUYERS = Relation(pl.DataFrame({"c": np.arange(1_000), "nation": np.arange(1_000) // 40}), 2)
+ORDERS = Relation(pl.DataFrame({"oc": np.minimum(RANDOM.geometric(0.02, 200_000), 999)}), 3)
+
+
+@pytest.mark.parametrize("nation", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("type", "how"), [("INNER", "inner"), ("LEFT SEMI", "semi"), ("LEFT OUTER", "left")]
+)
+def test_keys_that_are_all_known_are_looked_for_in_the_sample(
+    type: str, how: str, nation: int
+) -> None:
+    buyers = where(BUYERS.sampled(), BUYERS, pl.col("nation") == nation)
+    rows = BUYERS.rows.filter(pl.col("nation") == nation)
+    made = joined(ORDERS.sampled(8_192), buyers, type, [equal("oc", "c")], no_groups)
+    # By the distinct counts alone, 4 % of the orders are of each nation.
+    assert q_error(made.rows, true_rows(ORDERS.rows, rows, {"oc": "c"}, how)) <= 1.25
+    kept = made.samples[3].count
+    assert (kept == 8_192) is (type == "LEFT OUTER")
+
+
+@pytest.mark.parametrize("type", ["INNER", "LEFT SEMI"])
+def test_what_a_subquery_chooses_is_taken_for_what_the_other_side_has(type: str) -> None:
+    # `where year = (select ...)`: one of two centuries, of which sales have five.
+    days = DAYS.sampled()
+    chosen = replace(days.with_rows(365, 365, "guess"), chosen=frozenset((0,)))
+    made = joined(SALES.sampled(8_192), chosen, type, [equal("sold", "day")], no_groups)
+    assert q_error(made.rows, len(SALES.rows) / 5) <= 1.1
+    # A table that is limited by what was chosen is chosen as well.
+    assert made.chosen == {"INNER": {0}, "LEFT SEMI": {1}}[type]
+    # A sample that a constant limits is not.
+    of_year = where(days, DAYS, pl.col("year") == 3)
+    none = joined(SALES.sampled(8_192), of_year, type, [equal("sold", "day")], no_groups)
+    assert none.rows <= len(SALES.rows) / 1_000
+
+
+def test_groups_by_columns_of_a_dimension_are_at_most_the_keys_that_rows_name() -> None:
+    people = pl.DataFrame({"p": np.arange(100_000)}).with_columns(
+        (pl.col("p") * 7 % 3_001).alias("name"), (pl.col("p") // 4).alias("home")
+    )
+    homes = pl.DataFrame({"h": np.arange(25_000)}).with_columns((pl.col("h") % 999).alias("city"))
+    visits = pl.DataFrame({"of": RANDOM.integers(0, 500, 50_000) * 200})
+    left, middle, right = Relation(visits, 0), Relation(people, 1), Relation(homes, 2)
+    made = joined(left.facts(), middle.facts(), "INNER", [equal("of", "p")], no_groups)
+    made = joined(made, right.facts(), "INNER", [equal("home", "h")], no_groups)
+    rows = visits.join(people, left_on="of", right_on="p").join(
+        homes, left_on="home", right_on="h", coalesce=False
+    )
+    for names in (["name", "home"], ["city"], ["of", "name"], ["of", "name", "city"]):
+        count, _ = tuples(made, names, Joint(left, middle, right), rows=made.rows)
+        true = rows.select(names).n_unique()
+        assert 0.95 * true <= count <= 1.3 * true, names
+    # Tables that follow from each other count once.
+    mutual = {1: [made.columns["of"]], 0: [made.columns["p"]]}
+    assert tuples(replace(made, determined=mutual), ["of", "p"], no_groups, rows=50_000)[0] >= 450
+    # Rows without a partner have any.
+    outer = joined(left.facts(), middle.facts(), "FULL OUTER", [equal("of", "p")], no_groups)
+    count, _ = tuples(outer, ["name", "home"], Joint(left, middle), rows=outer.rows)
+    assert count >= 90_000
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "found"),
+    [
+        (pa.array([1, 2, None], pa.int32()), pa.array([2, 5]), [False, True, False]),
+        (pa.array(["a", None, "b"]), pa.array(["b", None]), [False, False, True]),
+        (pa.array([1], pa.uint64()), pa.array([1]), None),
+        (pa.array([1.0]), pa.array([1]), None),
+    ],
+    ids=["integers", "text", "unsigned", "numbers of two kinds"],
+)
+def test_values_among_others(column: pa.Array, values: pa.Array, found: list[bool] | None) -> None:
+    made = is_among(column, values)
+    assert (None if made is None else made.tolist()) == found
