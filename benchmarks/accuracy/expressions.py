@@ -171,6 +171,10 @@ class Expressions:
         pattern = literal(PATTERNS[part.kind].format(text.node["value"]), "string")
         return f"({self.sql(value)} like {pattern})"
 
+    def _dateadd(self, part: Tree) -> str:
+        day, days = map(self.sql, part.children)
+        return f"({day} + {days})"
+
     _startswith = _endswith = _contains = _pattern
 
     def _cast(self, part: Tree) -> str:
@@ -192,8 +196,7 @@ class Expressions:
 
     def _unscaledvalue(self, part: Tree) -> str:
         value = part.children[0]
-        scale = _scale(value.node.get("dataType"))
-        return f"cast({self.sql(value)} * {10**scale} as bigint)"
+        return f"cast({self.sql(value)} * {10 ** scale_of(value)} as bigint)"
 
     def _makedecimal(self, part: Tree) -> str:
         precision, scale = part.node["precision"], part.node["scale"]
@@ -245,8 +248,14 @@ def type_of(type: Any) -> str:
     raise NotTranslatable(f"the type {type}")
 
 
-def _scale(type: Any) -> int:
-    matched = DECIMAL.fullmatch(str(type))
-    if matched is None:
-        raise NotTranslatable("a decimal of unknown scale")
-    return int(matched[2])
+def scale_of(part: Tree) -> int:
+    """Return the digits after the point of a decimal, as Spark derives them."""
+    if (matched := DECIMAL.fullmatch(str(part.node.get("dataType")))) is not None:
+        return int(matched[2])
+    if part.kind in ("Add", "Subtract", "UnaryMinus", "Abs", "Coalesce", *SAME):
+        return max(map(scale_of, part.children))
+    if part.kind == "Multiply":
+        return sum(map(scale_of, part.children))
+    if part.kind in ("If", "CaseWhen"):
+        return scale_of(part.children[1])
+    raise NotTranslatable(f"the scale of {part.kind}")

@@ -21,9 +21,9 @@ ALIAS = re.compile("\x02(\\d+)\x03")
 FILTER, NOT_NULL, JOIN, AGGREGATE = "filter", "not null", "join", "aggregate"
 RELATIONS = frozenset({"DataSourceV2ScanRelation", "LogicalRelation"})
 OUTER = {"LeftOuter": "left", "RightOuter": "right", "FullOuter": "full", "LeftSingle": "left"}
-# They have the rows of their child.
+# They have the rows of their child; what a window computes has no SQL.
 PASSING = frozenset(
-    {"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions", "SubqueryAlias"}
+    {"Sort", "Window", "Repartition", "RepartitionByExpression", "RebalancePartitions"}
 )
 
 

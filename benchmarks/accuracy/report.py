@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from accuracy.measures import Broadcasts, Compared, over, p_error, percentile, under
 from accuracy.plans import AGGREGATE, FILTER, JOIN, NOT_NULL
-from accuracy.sides import Expected
+from accuracy.sides import SPARKS, Expected
 from accuracy.truths import Truths
 
 KINDS = (FILTER, NOT_NULL, JOIN, AGGREGATE)
@@ -72,9 +72,17 @@ def show_left_out(outcomes: Mapping[str, Outcome]) -> None:
             for expected in plan
             if expected.operator.reason
         )
+        is_own = not all(map(is_sparks, outcome.plans.values()))
+        if is_own and (silent := [name for name, plan in outcome.plans.items() if is_sparks(plan)]):
+            print(f"{side} has Spark's estimates alone in {len(silent)} queries: {silent}")
         if reasons:
             listed = ", ".join(f"{reason} {number}" for reason, number in reasons.most_common(6))
             print(f"{side} has {reasons.total()} operators without SQL: {listed}")
+
+
+def is_sparks(plan: Iterable[Expected]) -> bool:
+    """Return whether all estimates of a plan are Spark's, as where those of others fail."""
+    return all(expected.evidence == SPARKS for expected in plan)
 
 
 def show_plans(outcomes: Mapping[str, Outcome], threshold: int, truths: Truths) -> None:

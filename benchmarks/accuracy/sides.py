@@ -26,6 +26,7 @@ COMPARABLE = {
     "spark.lancestat.aggregate.pushdown.enabled": "false",
 }
 ESTIMATES = "spark.lancestat.estimates.enabled"
+SPARKS = "Spark's"
 # Of an operator's text.
 MOST_FIELDS = 12
 ANALYZE = "analyze table {} compute statistics for all columns"
@@ -149,7 +150,7 @@ def expected(
     assert size is not None
     counted = size / width(node) if rows is None else float(rows)
     text = " ".join(node.simpleString(MOST_FIELDS).split())
-    return Expected(operator, counted, evidence or "Spark's", text, planned)
+    return Expected(operator, counted, evidence or SPARKS, text, planned)
 
 
 def preorder(node: Any) -> Iterator[Any]:

@@ -20,6 +20,7 @@ def load(folder: Path, tables: Sequence[str]) -> duckdb.DuckDBPyConnection:
     """Return a database in memory that has the tables of a folder of Parquet files."""
     database = duckdb.connect()
     database.execute("set preserve_insertion_order = false")
+    database.execute(f"set temp_directory = '{folder / 'temporary'}'")
     for table in tables:
         database.execute(f"create table {table} as from '{folder / table}.parquet'")
     return database
