@@ -253,7 +253,12 @@ def _grouped(
     known = narrowed(below, key.of)
     distinct = min(groups, known.among(below.rows))
     # Each value of a key is in one row where the key is all of it.
-    return replace(known, distinct=max(1.0, distinct), rows_per_value=groups / max(1.0, distinct))
+    return replace(
+        known,
+        distinct=max(1.0, distinct),
+        rows_per_value=groups / max(1.0, distinct),
+        counted_in=frozenset(),
+    )
 
 
 def _join(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
@@ -297,6 +302,7 @@ def _united(parts: Sequence[ColumnFacts], rows: Sequence[float]) -> ColumnFacts:
         high=max(highs),
         quantiles=None,
         origin=None,
+        counted_in=None,
         rows_per_value=per_value,
     )
 

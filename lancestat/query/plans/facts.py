@@ -31,6 +31,9 @@ class ColumnFacts:
         rows_per_value: Of the table: how many rows have each value.
         type: That of the table's column.
         mean_count: Of a count of rows of groups: its mean.
+        counted_in: Columns of scans in whose rows its values occur as often as here, relative to
+            each other, or as the product of those where there are several; `origin` if None. With
+            none each value occurs as often as any other.
     """
 
     distinct: float
@@ -43,6 +46,19 @@ class ColumnFacts:
     type: ColumnType | None = None
     field: Field | None = None
     mean_count: float | None = None
+    counted_in: frozenset[tuple[int, str]] | None = None
+
+    @property
+    def is_even(self) -> bool:
+        """Whether each value occurs equally often, whatever its rows in the table."""
+        return self.counted_in is not None and not self.counted_in
+
+    @property
+    def counts(self) -> frozenset[tuple[int, str]]:
+        """The columns of scans that say how often its values occur."""
+        if self.counted_in is not None:
+            return self.counted_in
+        return frozenset() if self.origin is None else frozenset((self.origin,))
 
     def among(self, rows: float) -> float:
         """Return the distinct values to expect in `rows` rows.

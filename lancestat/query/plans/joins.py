@@ -16,6 +16,7 @@ from lancestat.query.plans.facts import (
     narrowed,
     tuples,
 )
+from lancestat.query.plans.frequencies import Frequencies, equal_pairs, of_pairs
 from lancestat.query.plans.operators import Condition
 from lancestat.query.plans.sampled import FEWEST, SampledRows, is_among
 
@@ -86,6 +87,7 @@ class _Matching:
         left: The share of left rows, of those with keys, that lie in it.
         right: That of right rows.
         domain: The distinct keys there, of the side that has more.
+        equal: The share of pairs of such rows that have the same keys.
         evidence: What that rests on.
         samples: Those of both sides, of rows that meet.
     """
@@ -93,6 +95,7 @@ class _Matching:
     left: float = 1.0
     right: float = 1.0
     domain: float = 1.0
+    equal: float = 1.0
     evidence: str = "cross product"
     samples: Mapping[int, SampledRows] = field(default_factory=dict)
 
@@ -117,7 +120,44 @@ def _matching(
         distinct = min(distinct[0], met.distinct[0]), min(distinct[1], met.distinct[1])
         samples |= {**by_range.samples, **(by_values or by_range).samples}
     domain = max(one * distinct[0], other * distinct[1], 1.0)
-    return _Matching(*rows, domain, words, samples)
+    # How often tuples of keys occur is not counted.
+    equal = 1 / domain
+    if len(pairs) == 1:
+        [(a, b)] = pairs
+        met_left, met_right = replace(left, samples=samples), replace(right, samples=samples)
+        equal = equal_pairs(
+            _frequencies(met_left, a, domain), _frequencies(met_right, b, domain), domain
+        )
+    return _Matching(*rows, domain, equal, words, samples)
+
+
+def _frequencies(facts: Facts, id: str, domain: float) -> Frequencies:
+    """Return how often the values of a key occur."""
+    made = Frequencies({})
+    for (_, name), sample in _counting(facts, id).items():
+        counted = sample.frequencies(name)
+        if counted is not None and counted.shares:
+            made = of_pairs(made, counted, domain) if made.shares else counted
+    return made
+
+
+def _counting(facts: Facts, id: str) -> dict[tuple[int, str], SampledRows]:
+    """Return the samples in whose columns some values of a key occur more often than others.
+
+    Where there are none, that of the key itself, unless it is grouped by.
+    """
+    column = facts.of(id)
+    found = {
+        origin: sample
+        for origin in sorted(column.counts)
+        if (sample := facts.samples.get(origin[0])) is not None
+    }
+    uneven = {
+        origin: sample
+        for origin, sample in found.items()
+        if (counted := sample.frequencies(origin[1])) is not None and counted.shares
+    }
+    return uneven or {origin: found[origin] for origin in found if origin == column.origin}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +183,22 @@ def _by_values(left: Facts, right: Facts, a: str, b: str) -> _Met | None:
         return None
     # Of the few that something else has left, queries want those that have partners.
     is_chosen = _is_chosen(left, a), _is_chosen(right, b)
-    shares = (
-        1.0 if one is None or is_chosen[0] else one[0],
-        1.0 if other is None or is_chosen[1] else other[0],
-    )
-    samples = dict(part[1] for part in (one, other) if part is not None)
+    samples = {**(one[1] if one else {}), **(other[1] if other else {})}
     columns = left.of(a), right.of(b)
     if ours is not None and theirs is not None:
         common = is_among(ours, theirs)
         assert common is not None
-        return _Met(shares, _widths(columns, float(common.sum())), samples)
-    known = ours if theirs is None else theirs
-    assert known is not None
-    count = float(len(known))
-    if is_chosen[theirs is not None]:
-        count = min(count, min(column.distinct for column in columns))
+        count = float(common.sum())
+    else:
+        known = ours if theirs is None else theirs
+        assert known is not None
+        count = float(len(known))
+        if is_chosen[theirs is not None]:
+            count = min(count, min(column.distinct for column in columns))
+    shares = (
+        1.0 if one is None or is_chosen[0] else one[0],
+        1.0 if other is None or is_chosen[1] else other[0],
+    )
     return _Met(shares, _widths(columns, count), samples)
 
 
@@ -183,23 +224,39 @@ def _is_chosen(facts: Facts, id: str) -> bool:
     return origin is not None and origin[0] in facts.chosen
 
 
-def _having(
-    facts: Facts, id: str, values: pa.Array
-) -> tuple[float, tuple[int, SampledRows]] | None:
+def _having(facts: Facts, id: str, values: pa.Array) -> tuple[float, dict[int, SampledRows]] | None:
     """Return the share of rows with one of some keys, of those with keys, and these sampled rows.
 
-    None where the sample tells too little.
+    None where the samples tell too little.
     """
-    known = _sample_of(facts, id)
-    found = known and known[0].having(known[1][1], values)
-    if not known or not found or not found[1]:
-        return None
-    (sample, (scan, _)), (mask, present) = known, found
-    hits = int(mask.sum())
-    if hits < FEWEST and not sample.is_whole:
-        return None
-    share = hits / present
-    return share, (scan, sample.where(mask, sample.rows * share * present / sample.count))
+    column = facts.of(id)
+    shares: dict[tuple[int, str], float] = {}
+    samples: dict[int, SampledRows] = {}
+    for scan, name in _sampled(column):
+        sample = samples.get(scan) or facts.samples.get(scan)
+        found = None if sample is None else sample.having(name, values)
+        if sample is None or found is None or not found[1]:
+            continue
+        mask, present = found
+        hits = int(mask.sum())
+        if hits >= FEWEST or sample.is_whole:
+            shares[scan, name] = hits / present
+            samples[scan] = sample.where(mask, sample.rows * hits / sample.count)
+    counting = _counting(facts, id)
+    if column.is_even and column.origin is not None and column.origin[0] in samples:
+        scan, name = column.origin
+        met, all = samples[scan].distinct([name]), facts.samples[scan].distinct([name])
+        return (met / all, samples) if met and all else None
+    if len(counting) > 1:
+        how_often = _frequencies(facts, id, column.distinct)
+        return how_often.among(values.to_pylist(), column.distinct), samples
+    return next(((shares[o], samples) for o in counting if o in shares), None)
+
+
+def _sampled(column: ColumnFacts) -> list[tuple[int, str]]:
+    """Return the columns of scans that have no other values than a key has."""
+    own = frozenset() if column.origin is None else frozenset((column.origin,))
+    return sorted(column.counts | own)
 
 
 def _by_range(left: Facts, right: Facts, a: str, b: str) -> _Met:
@@ -207,17 +264,18 @@ def _by_range(left: Facts, right: Facts, a: str, b: str) -> _Met:
     low, high = _overlap(narrowed(left, a), narrowed(right, b))
     rows = _within(left, a, low, high), _within(right, b, low, high)
     distinct = _width(left.of(a), low, high), _width(right.of(b), low, high)
-    samples = {}
+    samples: dict[int, SampledRows] = {}
     for facts, id in ((left, a), (right, b)):
-        column, known = facts.of(id), _sample_of(facts, id)
-        if known is None or column.type is None or column.low is None or column.high is None:
+        column = facts.of(id)
+        if column.type is None or column.low is None or column.high is None:
             continue
         if low <= column.low and high >= column.high:
             continue
-        sample, (scan, name) = known
-        met = sample.between(name, column.type, low, high)
-        if met is not None:
-            samples[scan] = met
+        for scan, name in _sampled(column):
+            sample = samples.get(scan) or facts.samples.get(scan)
+            met = sample and sample.between(name, column.type, low, high)
+            if met is not None:
+                samples[scan] = met
     return _Met(rows, distinct, samples)
 
 
@@ -235,12 +293,14 @@ def _within(facts: Facts, id: str, low: float, high: float) -> float:
     column = facts.of(id)
     if column.low is None or column.high is None or (low <= column.low and high >= column.high):
         return 1.0
-    sample = facts.samples.get(column.origin[0]) if column.origin else None
-    if sample is not None and not sample.is_filtered and facts.rows < sample.rows / 2:
-        # Of the few that something else has left, queries want those that have partners.
-        return 1.0
-    if sample is not None and column.origin is not None and column.type is not None:
-        share = sample.within(column.origin[1], column.type, low, high)
+    counting = _counting(facts, id)
+    if column.is_even or len(counting) > 1:
+        return _width(column, low, high)
+    for (_, name), sample in counting.items():
+        if not sample.is_filtered and facts.rows < sample.rows / 2:
+            # Of the few that something else has left, queries want those that have partners.
+            return 1.0
+        share = sample.within(name, column.type, low, high) if column.type else None
         if share is not None:
             return share
     return range_share(column, low, high)
@@ -267,7 +327,7 @@ def _inner(
     unique: frozenset[frozenset[str]] = frozenset()
     if pairs:
         lefts, rights = [a for a, _ in pairs], [b for _, b in pairs]
-        share = matching.left * matching.right / matching.domain
+        share = matching.left * matching.right * matching.equal
         rows = _present(left, lefts) * _present(right, rights) * share
         at_most = left.at_most * right.at_most * share * _DOUBT
         # Each row of a side whose partners are unique finds one at most.
@@ -321,8 +381,9 @@ def _key_columns(
     for a, b in pairs:
         low, high = _overlap(narrowed(left, a), narrowed(right, b))
         distinct = min(left.of(a).distinct, right.of(b).distinct)
+        counts = left.of(a).counts | right.of(b).counts
         for id, column in ((a, left.of(a)), (b, right.of(b))):
-            kept = column.equals_one(distinct)
+            kept = replace(column.equals_one(distinct), counted_in=counts)
             is_known = math.isfinite(low) and math.isfinite(high) and low <= high
             keys[id] = replace(kept, low=low, high=high) if is_known else kept
     return keys

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancestat.query.plans.frequencies import MOST_VALUES, Frequencies
 from lancestat.query.pruning import bound_values
 from lancestat.query.sampler import BLOCKS
 from lancestat.tables.statistics.column_type import ColumnType, Kind
@@ -21,8 +22,10 @@ Columns = Callable[[Collection[str]], pa.Table | None]
 
 # Fewer rows tell little of how many values there are, and of where they lie.
 FEWEST = 20
-# No name of a column.
-_BLOCK = "\0block"
+# A value that is met so often, in so many blocks of rows, is frequent in the whole table, too.
+_OFTEN, _SEVERAL = 4, 3
+# No names of columns.
+_BLOCK, _VALUE = "\0block", "\0value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class SampledRows:
         default_factory=dict, repr=False, compare=False
     )
     # By the identity of what they were made of, which they keep alive.
-    _made: dict[tuple[str, int], tuple[Any, Any]] = field(
+    _made: dict[tuple[str, str, int], tuple[Any, Any]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -82,9 +85,7 @@ class SampledRows:
         assert isinstance(table, pl.DataFrame)
         if self.is_whole:
             return float(table.n_unique())
-        blocks = np.arange(self.size) * BLOCKS // self.size
-        blocks = blocks if self.passing is None else blocks[self.passing]
-        numbered = table.with_columns(pl.Series(_BLOCK, blocks))
+        numbered = table.with_columns(pl.Series(_BLOCK, self._blocks()))
         met = numbered.group_by(table.columns).agg(pl.col(_BLOCK).n_unique())[_BLOCK]
         read = min(1.0, rows.num_rows / max(1.0, self.rows))
         once = float((met == 1).sum())
@@ -127,7 +128,7 @@ class SampledRows:
         """Return the distinct values of a column, without null; None unless all rows are known."""
         if not self.is_whole:
             return None
-        return self._once(name, self.passing, lambda: self._members(name))
+        return self._once("members", name, self.passing, lambda: self._members(name))
 
     def _members(self, name: str) -> pa.Array | None:
         rows = self._passing([name])
@@ -140,7 +141,7 @@ class SampledRows:
 
         Both are of the rows that pass. None where the column cannot be read or compared.
         """
-        found = self._once(name, values, lambda: self._having(name, values))
+        found = self._once("having", name, values, lambda: self._having(name, values))
         if found is None:
             return None
         mask, present = found
@@ -156,8 +157,44 @@ class SampledRows:
         mask = is_among(column, values)
         return None if mask is None else (mask, pc.is_valid(column).to_numpy())
 
-    def _once(self, name: str, of: Any, make: Callable[[], Any]) -> Any:
-        key = name, id(of)
+    def frequencies(self, name: str) -> Frequencies | None:
+        """Return how often the most frequent values of a column occur in rows without null in it.
+
+        None where the sample tells too little.
+        """
+        made: Frequencies | None = self._once(
+            "frequencies", name, self.passing, lambda: self._frequencies(name)
+        )
+        return made
+
+    def _frequencies(self, name: str) -> Frequencies | None:
+        import polars as pl
+
+        rows = self._passing([name])
+        if rows is None or not (rows.num_rows >= FEWEST or self.is_whole):
+            return None
+        values = pl.Series(_VALUE, rows.column(name))
+        counted = (
+            pl.DataFrame((values, pl.Series(_BLOCK, self._blocks())))
+            .filter(pl.col(_VALUE).is_not_null())
+            .group_by(_VALUE)
+            .agg(pl.len().alias("rows"), pl.col(_BLOCK).n_unique().alias("blocks"))
+        )
+        present = float(counted["rows"].sum())
+        if not present:
+            return None
+        often, several = (2, 1) if self.is_whole else (_OFTEN, _SEVERAL)
+        frequent = counted.filter((pl.col("rows") >= often) & (pl.col("blocks") >= several))
+        found = frequent.top_k(MOST_VALUES, by="rows").select(_VALUE, pl.col("rows") / present)
+        return Frequencies(dict(found.iter_rows()))
+
+    def _blocks(self) -> npt.NDArray[np.int64]:
+        """Return the number of the block in which each row that passes is read."""
+        blocks = np.arange(self.size) * BLOCKS // max(1, self.size)
+        return blocks if self.passing is None else blocks[self.passing]
+
+    def _once(self, what: str, name: str, of: Any, make: Callable[[], Any]) -> Any:
+        key = what, name, id(of)
         if key not in self._made:
             self._made[key] = of, make()
         return self._made[key][1]

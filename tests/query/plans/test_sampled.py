@@ -254,3 +254,100 @@ def test_groups_by_columns_of_a_dimension_are_at_most_the_keys_that_rows_name() 
 def test_values_among_others(column: pa.Array, values: pa.Array, found: list[bool] | None) -> None:
     made = is_among(column, values)
     assert (None if made is None else made.tolist()) == found
+
+
+def skewed(rows: int, users: int, *, by: float = 1.2) -> Any:
+    """Users of some rows: of each of a Zipf distribution, cut off, in no order of their ids."""
+    ranks = np.arange(1, users + 1)
+    shares = ranks**-by
+    order = np.random.default_rng(3).permutation(users)
+    return order[RANDOM.choice(users, rows, p=shares / shares.sum())]
+
+
+POSTS = Relation(pl.DataFrame({"of": skewed(40_000, 5_000), "n": RANDOM.integers(0, 9, 40_000)}), 5)
+VOTES = Relation(pl.DataFrame({"by": skewed(60_000, 5_000)}), 6)
+PEOPLE = Relation(pl.DataFrame({"id": np.arange(5_000)}), 7)
+
+
+def test_keys_that_are_frequent_on_both_sides_are_in_many_pairs() -> None:
+    made = joined(
+        POSTS.sampled(8_192), VOTES.sampled(8_192), "INNER", [equal("of", "by")], no_groups
+    )
+    true = true_rows(POSTS.rows, VOTES.rows, {"of": "by"}, "inner")
+    # If all were equally frequent, there would be 50 times fewer.
+    assert true >= 50 * len(POSTS.rows) * len(VOTES.rows) / 5_000
+    assert q_error(made.rows, true) <= 1.15
+    # Also among those that a condition leaves.
+    some = where(POSTS.sampled(8_192), POSTS, pl.col("n") == 4)
+    made = joined(some, VOTES.sampled(8_192), "INNER", [equal("of", "by")], no_groups)
+    rows = POSTS.rows.filter(pl.col("n") == 4)
+    assert q_error(made.rows, true_rows(rows, VOTES.rows, {"of": "by"}, "inner")) <= 1.3
+
+
+@pytest.mark.parametrize("first", ["of", "by"])
+def test_keys_of_a_join_are_as_frequent_as_those_of_both_sides(first: str) -> None:
+    one, other = (POSTS, VOTES) if first == "of" else (VOTES, POSTS)
+    second = "by" if first == "of" else "of"
+    people = PEOPLE.sampled()
+    made = joined(one.sampled(8_192), people, "INNER", [equal(first, "id")], no_groups)
+    assert q_error(made.rows, len(one.rows)) <= 1.01
+    # A key that identifies a person is met as often as the person has rows.
+    made = joined(made, other.sampled(8_192), "INNER", [equal("id", second)], no_groups)
+    pairs = one.rows.join(other.rows, left_on=first, right_on=second)
+    assert q_error(made.rows, len(pairs)) <= 1.15
+    third = Relation(pl.DataFrame({"to": skewed(2_000, 5_000)}), 8)
+    made = joined(made, third.sampled(), "INNER", [equal("id", "to")], no_groups)
+    counts = (
+        relation.rows.group_by(pl.col(name).alias("k")).agg(pl.len().cast(pl.Float64).alias(name))
+        for relation, name in ((one, first), (other, second), (third, "to"))
+    )
+    a, b, c = counts
+    true = a.join(b, on="k").join(c, on="k").select(pl.col(first) * pl.col(second) * pl.col("to"))
+    assert q_error(made.rows, float(true.sum().item())) <= 1.3
+
+
+def test_groups_have_each_key_once() -> None:
+    posts, votes = POSTS.sampled(8_192), VOTES.sampled(8_192)
+    column = posts.columns["of"]
+    groups = replace(
+        posts.with_rows(column.distinct, column.distinct, ""),
+        columns={"of": replace(column, rows_per_value=1.0, counted_in=frozenset())},
+        unique=frozenset((frozenset(("of",)),)),
+    )
+    made = joined(groups, votes, "INNER", [equal("of", "by")], no_groups)
+    true = true_rows(POSTS.rows.unique("of"), VOTES.rows, {"of": "by"}, "inner")
+    assert q_error(made.rows, true) <= 1.15
+    # Of the people that half of the posts are of there are few.
+    few = POSTS.rows["of"].value_counts().top_k(20, by="count")["of"]
+    known = Relation(pl.DataFrame({"id": few}), 7)
+    made = joined(groups, known.sampled(), "INNER", [equal("of", "id")], no_groups)
+    assert q_error(made.rows, 20) <= 1.05
+    early = where(PEOPLE.sampled(), PEOPLE, pl.col("id") < 500)
+    made = joined(groups, early, "INNER", [equal("of", "id")], no_groups)
+    true = true_rows(POSTS.rows.unique("of"), PEOPLE.rows[:500], {"of": "id"}, "inner")
+    assert q_error(made.rows, true) <= 1.25
+
+
+def test_values_in_one_block_alone_are_not_frequent() -> None:
+    sorted_rows = Relation(pl.DataFrame({"v": np.repeat(np.arange(4_000), 100)}), 0)
+    counted = blocks_of(sorted_rows, 16_384).frequencies("v")
+    assert counted is not None and not counted.shares
+    scattered = Relation(POSTS.rows.select("of").sort(pl.int_range(pl.len()) % 10), 0)
+    counted = blocks_of(scattered, 16_384).frequencies("of")
+    assert counted is not None
+    true = POSTS.rows["of"].value_counts(normalize=True).top_k(5, by="proportion")
+    for value, share in true.iter_rows():
+        assert counted.shares[value] == pytest.approx(share, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "values", [["a", "b", "a", None, "a"], [1.5, None, 1.5, 2.5, 1.5]], ids=["text", "numbers"]
+)
+def test_frequencies_are_of_rows_that_have_a_value(values: list[Any]) -> None:
+    table = pa.table({"v": values})
+    sample = SampledRows(lambda _: table, 5, 5.0, is_whole=True)
+    counted = sample.frequencies("v")
+    assert counted is not None
+    assert dict(counted.shares) == {values[0]: 0.75}
+    none = SampledRows(lambda _: table.slice(0, 0), 0, 0.0, is_whole=True).frequencies("v")
+    assert none is None

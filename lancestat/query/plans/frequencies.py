@@ -1,0 +1,75 @@
+"""How often the most frequent values of a column occur, and what that means for joins by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# More tell little: the share of each is small.
+MOST_VALUES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """The values that occur more often than others, and the share of rows that each has.
+
+    All others are taken to occur equally often.
+    """
+
+    shares: Mapping[Any, float]
+    rest: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rest", max(0.0, 1.0 - math.fsum(self.shares.values())))
+
+    @classmethod
+    def of(cls, shares: Iterable[tuple[Any, float]]) -> Frequencies:
+        """Return those of the values with the largest shares, at most 200 of them."""
+        return cls(dict(sorted(shares, key=lambda each: -each[1])[:MOST_VALUES]))
+
+    def share(self, value: Any, domain: float) -> float:
+        """Return the share of rows with a value, frequent or not, of so many distinct ones."""
+        found = self.shares.get(value)
+        return self.rest / _others(domain, len(self.shares)) if found is None else found
+
+    def among(self, values: Collection[Any], domain: float) -> float:
+        """Return the share of rows with one of some distinct values."""
+        frequent = [self.shares[value] for value in values if value in self.shares]
+        others = (len(values) - len(frequent)) / _others(domain, len(self.shares))
+        return math.fsum(frequent) + self.rest * min(1.0, others)
+
+
+def equal_pairs(one: Frequencies, other: Frequencies, domain: float) -> float:
+    """Return the share of pairs of two sides' rows that have the same value.
+
+    `domain` is the number of distinct values of the side that has more; those of the other are
+    among them.
+
+    Source: Y. E. Ioannidis and S. Christodoulakis, Optimal histograms for limiting worst-case error
+        propagation in the size of join results, TODS 18 (1993): end-biased histograms.
+    """
+    pairs = _pairs(one, other, domain)
+    # Of a value that is frequent on one side alone, the other has its part of the rest.
+    rests = (1.0 - math.fsum(side.share(value, domain) for value in pairs) for side in (one, other))
+    return math.fsum(pairs.values()) + math.prod(max(0.0, rest) for rest in rests) / _others(
+        domain, len(pairs)
+    )
+
+
+def of_pairs(one: Frequencies, other: Frequencies, domain: float) -> Frequencies:
+    """Return the frequencies of values in the pairs of rows that have the same one."""
+    total = equal_pairs(one, other, domain)
+    if not total:
+        return Frequencies({})
+    return Frequencies.of((value, n / total) for value, n in _pairs(one, other, domain).items())
+
+
+def _pairs(one: Frequencies, other: Frequencies, domain: float) -> dict[Any, float]:
+    values = one.shares.keys() | other.shares.keys()
+    return {value: one.share(value, domain) * other.share(value, domain) for value in values}
+
+
+def _others(domain: float, values: int) -> float:
+    return max(1.0, domain - values)
