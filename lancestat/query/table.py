@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
@@ -18,6 +18,7 @@ from lancestat.query.references import ReferenceSide, containment
 from lancestat.query.sampler import Sampler
 from lancestat.runs.discover import located
 from lancestat.spec.model import ProjectSpec, Reference, Table, tables_of
+from lancestat.spec.relations import CommonValues as DeclaredCommonValues
 from lancestat.state.store import StateReader
 from lancestat.state.values import table_identity
 from lancestat.tables.judgement import TableStatistics, Verdict
@@ -114,6 +115,8 @@ class ReadTable:
         storage_options: How workers reach it.
         histogram: Whether histograms are declared.
         references: The declared references to other tables, see `containment`.
+        groups: The declared groups of columns.
+        common: Which common values are declared, of columns and groups.
         load_fragments: Loads the statistics of fragments, when a filter needs them.
         sampler: Counts the rows that pass filters which Spark does not estimate.
     """
@@ -123,6 +126,8 @@ class ReadTable:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     histogram: bool = False
     references: tuple[Reference, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+    common: DeclaredCommonValues | None = None
     load_fragments: Callable[[], FragmentStatistics] = FragmentStatistics
     sampler: Sampler | None = None
 
@@ -175,6 +180,10 @@ class ReadTable:
         else:
             partial = self.fragments.group_partial(names)
         return None if partial is None else partial.common
+
+    def has_common_values(self, names: Iterable[str]) -> bool:
+        """Whether those of a column or a group are declared."""
+        return self.common is not None and self.common.covers(names)
 
     def containment(self, reference: Reference, other: ReadTable) -> Containment:
         """Return whether the values of a reference are all in the `other` table, where known.
@@ -297,6 +306,8 @@ class DeclaredTables:
             storage_options=options,
             histogram=table.histogram,
             references=table.references,
+            groups=table.joint_groups,
+            common=table.common_values,
             load_fragments=fragments,
             sampler=Sampler(dataset, observed.rows, _unreported(observed)),
         )

@@ -246,3 +246,23 @@ def test_joins_by_two_keys_rest_on_their_joint_count(tmp_path: Path, session: Sp
     finally:
         for name in tables:
             session.catalog.dropTempView(name)
+
+
+def test_declared_common_values_say_how_often_values_occur(
+    tmp_path: Path, session: SparkSession
+) -> None:
+    # Rows of which a sample of 16,384 has a few at most.
+    random = np.random.default_rng(9)
+    kind = np.where(np.arange(400_000) % 8_000 == 0, 7, random.integers(100, 40_000, 400_000))
+    rows = pa.table({"kind": kind, "place": np.where(kind == 7, 3, kind % 11)})
+    lance.write_dataset(rows, tmp_path / "events.lance")
+    kept = {"groups": [["kind", "place"]], "common_values": 1000}
+    project = write_project(tmp_path, {"name": "events", "uri": "events.lance", **kept})
+    project.run().raise_for_status()
+    for key, value in CONF.items():
+        session.conf.set(key, value)
+    project.attach(session)
+    for condition in ("kind = 7", "kind = 7 and place = 3"):
+        found = session.sql(f"select * from events where {condition}")
+        assert max(estimates(found)["Filter"]) == found.count() == 50
+    session.catalog.dropTempView("events")

@@ -10,12 +10,15 @@ from typing import Any
 from lancestat.query.estimates import ColumnEstimate, column_estimates, remaining_fragments
 from lancestat.query.plans.cardinality import Estimator
 from lancestat.query.plans.facts import ColumnFacts, Facts, snapped
+from lancestat.query.plans.frequencies import Frequencies
 from lancestat.query.plans.join_order import best_order
 from lancestat.query.plans.operators import Condition, Operator, read_operators
 from lancestat.query.plans.sampled import SampledRows
 from lancestat.query.predicates.filter import Filter
 from lancestat.query.table import ReadSettings, ReadTable
 from lancestat.tables.statistics.column_type import ColumnType, Kind, parse_bound
+from lancestat.tables.statistics.common_values import CommonValues
+from lancestat.tables.statistics.partial import ColumnPartial
 
 Message = dict[str, Any]
 
@@ -83,7 +86,7 @@ class PlanAnswers:
         rows = table.snapshot.rows if left is None else left.rows
         names: Mapping[str, str] = operator.details["names"]
         estimates = column_estimates(table, list(names.values()), verdict, left, rows)
-        if table.histogram:
+        if table.histogram or any(table.has_common_values([name]) for name in estimates):
             table.fragments.load(estimates)
         columns = {
             id: _column(table, index, name, column, rows)
@@ -95,17 +98,47 @@ class PlanAnswers:
         for key in table.proven_keys:
             if key <= ids.keys():
                 unique.add(frozenset(ids[name] for name in key))
-        samples = _samples(table, index, None if left is None else left.fragment_ids, rows)
-        return Facts(float(rows), float(rows), "count", columns, frozenset(unique), samples)
+        samples = _samples(table, index, None if left is None else left.fragment_ids, rows, columns)
+        return Facts(
+            float(rows),
+            float(rows),
+            "count",
+            columns,
+            frozenset(unique),
+            samples,
+            groups=_groups(table, ids),
+        )
 
 
 def _samples(
-    table: ReadTable, index: int, fragment_ids: Sequence[int] | None, rows: int
+    table: ReadTable,
+    index: int,
+    fragment_ids: Sequence[int] | None,
+    rows: int,
+    columns: Mapping[str, ColumnFacts],
 ) -> dict[int, SampledRows]:
     sample = table.sampler and table.sampler.sample(fragment_ids)
     if not sample:
         return {}
-    return {index: SampledRows(sample.columns, sample.rows, float(rows), sample.is_whole)}
+    common = {
+        column.origin[1]: column.frequencies
+        for column in columns.values()
+        if column.origin is not None and column.frequencies is not None
+    }
+    return {
+        index: SampledRows(sample.columns, sample.rows, float(rows), sample.is_whole, common=common)
+    }
+
+
+def _groups(table: ReadTable, ids: Mapping[str, str]) -> Mapping[tuple[str, ...], CommonValues]:
+    """Return the common values that are kept of groups of columns, by their ids."""
+    found = {}
+    for group in filter(table.has_common_values, table.groups):
+        common = table.common_values(frozenset(group)) if ids.keys() >= set(group) else None
+        if common is not None:
+            order = table.fragments.tuple_order(group)
+            found[tuple(ids[name] for name in order)] = common
+    return found
 
 
 def _column(
@@ -115,7 +148,8 @@ def _column(
     nulls = (column.nulls or 0) / rows if rows else 0.0
     present = rows * (1 - nulls)
     distinct = max(1.0, snapped(float(column.distinct or 0), present))
-    partial = table.fragments.partial(name) if table.histogram else None
+    has_common = table.has_common_values([name])
+    partial = table.fragments.partial(name) if table.histogram or has_common else None
     return ColumnFacts(
         distinct,
         nulls,
@@ -126,7 +160,14 @@ def _column(
         max(1.0, present / distinct),
         type,
         table.fields[name],
+        frequencies=_frequencies(partial) if has_common else None,
     )
+
+
+def _frequencies(partial: ColumnPartial | None) -> Frequencies | None:
+    if partial is None or partial.common is None or not partial.values:
+        return None
+    return Frequencies.kept(partial.common, partial.values)
 
 
 def _number(text: str | None, type: ColumnType) -> float | None:

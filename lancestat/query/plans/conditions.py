@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from lancestat.lake.snapshot import Field
 from lancestat.query.plans.facts import UNKNOWN_SHARE, ColumnFacts, Facts
+from lancestat.query.plans.frequencies import CERTAIN
 from lancestat.query.plans.operators import Condition
 from lancestat.query.plans.sampled import Mask, SampledRows
 from lancestat.query.predicates.filter import (
@@ -30,6 +31,7 @@ from lancestat.query.predicates.filter import (
 )
 from lancestat.query.pruning import literal_bound
 from lancestat.query.sampler import BLOCKS
+from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.sketches import QuantileSketch
 
 # So many independent matches of a sample make its share a better estimate than any model.
@@ -37,15 +39,21 @@ _ENOUGH = 20
 _TEXT_SHARE = 0.1
 _HISTOGRAM_DOUBT = 1.2
 _UNIFORM_DOUBT = 3.0
+# What estimates of single columns rest on that are as good as a sample.
+_KNOWN = frozenset(("common values", "count", "histogram"))
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of rows that is expected to pass, and at most; `evidence` is for people."""
+    """A share of rows that is expected to pass, and at most; `evidence` is for people.
+
+    It is a product of so many `factors` that are taken to be independent.
+    """
 
     expected: float
     at_most: float
     evidence: str
+    factors: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +107,11 @@ def restrict(facts: Facts, conditions: Sequence[Condition], sample: Passing | No
     """Return what a conjunction leaves of the rows of an operator."""
     filters = _filters(facts, conditions)
     model, columns = _modelled(facts, conditions, filters)
-    share = model if sample is None else _with_sample(model, sample, filters)
+    share = model if sample is None else _with_sample(model, sample)
     return replace(
         facts.with_rows(facts.rows * share.expected, facts.at_most * share.at_most, share.evidence),
         columns=columns,
+        groups={},
     )
 
 
@@ -145,6 +154,12 @@ def _modelled(
         else:
             shares.append(_share_of(facts, condition, filter))
             evidence.append("guess" if filter is None and not condition.compares else "model")
+    for share, ids in _of_groups(facts, by_column):
+        for id in ids:
+            columns[id] = facts.of(id).equals_one()
+            del by_column[id]
+        shares.append(share)
+        evidence.append("common values")
     for id, parts in by_column.items():
         column = facts.of(id)
         rows = facts.samples.get(column.origin[0]) if column.origin else None
@@ -157,10 +172,46 @@ def _modelled(
     damped = math.prod(share ** (0.5**index) for index, share in enumerate(ordered))
     if len(ordered) > 1 and "histogram" not in evidence:
         expected = math.sqrt(expected * damped)
-    doubt = _HISTOGRAM_DOUBT if set(evidence) <= {"histogram", "count"} else _UNIFORM_DOUBT
+    doubt = _HISTOGRAM_DOUBT if _KNOWN.issuperset(evidence) else _UNIFORM_DOUBT
     at_most = min(1.0, max(damped, expected * doubt))
     words = ", ".join(dict.fromkeys(evidence)) or "no condition"
-    return Share(expected, at_most, words), columns
+    return Share(expected, at_most, words, len(shares)), columns
+
+
+def _of_groups(
+    facts: Facts, by_column: Mapping[str, Sequence[Filter]]
+) -> Iterator[tuple[float, Sequence[str]]]:
+    """Yield the share of rows that have one value in each column of a group, where it is certain.
+
+    Groups of more columns come first, and each column is in one.
+    """
+    points: dict[str, Bound] = {}
+    for id, parts in by_column.items():
+        if (point := _point(facts.of(id), parts)) is not None:
+            points[id] = point
+    for ids, common in sorted(facts.groups.items(), key=lambda group: -len(group[0])):
+        if not points.keys() >= set(ids):
+            continue
+        least, most = common.bounds_of(tuple(points[id] for id in ids))
+        if most <= CERTAIN * least or not most:
+            for id in ids:
+                del points[id]
+            yield min(1.0, (least + most) / 2 / max(1.0, facts.rows)), ids
+
+
+def _point(column: ColumnFacts, parts: Sequence[Filter]) -> Bound | None:
+    """Return the one value that conditions leave of a column, None where they leave others."""
+    literals = [
+        part.literal
+        for part in parts
+        if isinstance(part, Comparison) and part.operator is Operator.EQUAL
+    ]
+    has_others = len(literals) < len([part for part in parts if not _asks_for_null(part)])
+    if len(literals) != 1 or has_others or column.type is None:
+        return None
+    [literal] = literals
+    bound = None if literal is None else literal_bound(literal, column.type)
+    return None if isinstance(bound, Fraction) else bound
 
 
 def _asks_for_null(filter: Filter) -> bool:
@@ -176,13 +227,13 @@ def _only_column(filter: Filter) -> str | None:
     return None
 
 
-def _with_sample(model: Share, sample: Passing, filters: Sequence[Filter | None]) -> Share:
+def _with_sample(model: Share, sample: Passing) -> Share:
     counted = sample.passing / sample.rows
     if sample.is_whole:
         return Share(counted, counted, "rows of the table")
     low, high = sample.interval()
     words = f"sample of {sample.rows:,} rows"
-    is_simple = len(filters) == 1 and model.evidence in ("histogram", "count")
+    is_simple = model.factors == 1 and model.evidence in _KNOWN
     if sample.matches >= _ENOUGH and not is_simple:
         return Share(counted, high, words)
     if "guess" in model.evidence:
@@ -347,6 +398,10 @@ def _of_points(
         for number in known
     ]
     inside = [number for number, is_in in zip(known, is_inside, strict=True) if is_in]
+    if column.frequencies is not None and column.type is not None:
+        outside = {number for number, is_in in zip(known, is_inside, strict=True) if not is_in}
+        bounds = {literal_bound(point, column.type) for point in points} - outside
+        return min(1.0, column.frequencies.among(bounds, column.distinct)), "common values"
     unknown = len(numbers) - len(known)
     each = 1 / max(1.0, column.distinct)
     if column.quantiles is not None and inside:

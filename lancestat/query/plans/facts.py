@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lancestat.lake.snapshot import Field
+from lancestat.query.plans.frequencies import Frequencies
 from lancestat.query.plans.sampled import SampledRows
 from lancestat.tables.statistics.column_type import ColumnType
+from lancestat.tables.statistics.common_values import CommonValues
 from lancestat.tables.statistics.sketches import QuantileSketch
 
 # A guess at the share of rows that pass a condition of which nothing is known.
@@ -34,6 +36,7 @@ class ColumnFacts:
         counted_in: Columns of scans in whose rows its values occur as often as here, relative to
             each other, or as the product of those where there are several; `origin` if None. With
             none each value occurs as often as any other.
+        frequencies: Of the table's common values, where they are kept.
     """
 
     distinct: float
@@ -47,6 +50,7 @@ class ColumnFacts:
     field: Field | None = None
     mean_count: float | None = None
     counted_in: frozenset[tuple[int, str]] | None = None
+    frequencies: Frequencies | None = None
 
     @property
     def is_even(self) -> bool:
@@ -87,6 +91,7 @@ class Facts:
     the scans below, by index, as conditions on each scan leave them; of those in `chosen` a
     condition has left fewer rows by a value that only the query finds out. The rows of scans in
     `determined` follow from some columns of another scan, to which they were joined by a key.
+    `groups` have the common values of several columns of the one table that is read.
     """
 
     rows: float
@@ -97,6 +102,7 @@ class Facts:
     samples: Mapping[int, SampledRows] = field(default_factory=dict)
     chosen: frozenset[int] = frozenset()
     determined: Mapping[int, Sequence[ColumnFacts]] = field(default_factory=dict)
+    groups: Mapping[tuple[str, ...], CommonValues] = field(default_factory=dict)
 
     def with_rows(self, rows: float, at_most: float, evidence: str) -> Facts:
         """Return the same columns in fewer or more rows."""

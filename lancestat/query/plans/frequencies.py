@@ -7,15 +7,23 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
+from lancestat.query.pruning import bound_values
+from lancestat.tables.statistics.column_type import column_type
+from lancestat.tables.statistics.common_values import CommonValues
+
 # More tell little: the share of each is small.
 MOST_VALUES = 200
+# A common value has at most so many times the rows that it has at least.
+CERTAIN = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Frequencies:
     """The values that occur more often than others, and the share of rows that each has.
 
-    All others are taken to occur equally often.
+    Values are in the form of a column's bounds. All others are taken to occur equally often.
     """
 
     shares: Mapping[Any, float]
@@ -28,6 +36,25 @@ class Frequencies:
     def of(cls, shares: Iterable[tuple[Any, float]]) -> Frequencies:
         """Return those of the values with the largest shares, at most 200 of them."""
         return cls(dict(sorted(shares, key=lambda each: -each[1])[:MOST_VALUES]))
+
+    @classmethod
+    def counted(cls, values: pa.Array, shares: Iterable[float]) -> Frequencies:
+        """Return those of Arrow's values, without what is of no analyzable type."""
+        type = column_type(values.type)
+        if type is None:
+            return cls({})
+        bounds = bound_values(pa.chunked_array([values]), type)
+        pairs = zip(bounds, shares, strict=True)
+        return cls.of((value, share) for value, share in pairs if value is not None)
+
+    @classmethod
+    def kept(cls, common: CommonValues, rows: int) -> Frequencies:
+        """Return those of a column's common values, of so many rows, as far as they are certain."""
+        return cls.of(
+            (one.values[0], (one.lower + one.upper) / 2 / rows)
+            for one in common.listed
+            if one.upper <= CERTAIN * one.lower
+        )
 
     def share(self, value: Any, domain: float) -> float:
         """Return the share of rows with a value, frequent or not, of so many distinct ones."""

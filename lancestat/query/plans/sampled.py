@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,8 +24,8 @@ Columns = Callable[[Collection[str]], pa.Table | None]
 FEWEST = 20
 # A value that is met so often, in so many blocks of rows, is frequent in the whole table, too.
 _OFTEN, _SEVERAL = 4, 3
-# No names of columns.
-_BLOCK, _VALUE = "\0block", "\0value"
+# No name of a column.
+_BLOCK = "\0block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class SampledRows:
         size: The rows of the whole sample.
         rows: How many rows of the scan those that pass stand for.
         is_whole: The sample has all rows of the scan.
+        common: Of columns whose common values are kept, how often they occur in the whole table.
     """
 
     columns: Columns = field(repr=False)
@@ -44,6 +45,7 @@ class SampledRows:
     rows: float
     is_whole: bool = False
     passing: Mask | None = field(default=None, repr=False)
+    common: Mapping[str, Frequencies] = field(default_factory=dict, repr=False)
     _numbers: dict[str, npt.NDArray[np.float64]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -162,6 +164,8 @@ class SampledRows:
 
         None where the sample tells too little.
         """
+        if not self.is_filtered and name in self.common:
+            return self.common[name]
         made: Frequencies | None = self._once(
             "frequencies", name, self.passing, lambda: self._frequencies(name)
         )
@@ -173,20 +177,20 @@ class SampledRows:
         rows = self._passing([name])
         if rows is None or not (rows.num_rows >= FEWEST or self.is_whole):
             return None
-        values = pl.Series(_VALUE, rows.column(name))
+        values, blocks = pl.Series("value", rows.column(name)), pl.Series("block", self._blocks())
         counted = (
-            pl.DataFrame((values, pl.Series(_BLOCK, self._blocks())))
-            .filter(pl.col(_VALUE).is_not_null())
-            .group_by(_VALUE)
-            .agg(pl.len().alias("rows"), pl.col(_BLOCK).n_unique().alias("blocks"))
+            pl.DataFrame((values, blocks))
+            .drop_nulls()
+            .group_by("value")
+            .agg(pl.len().alias("rows"), pl.col("block").n_unique().alias("blocks"))
         )
         present = float(counted["rows"].sum())
         if not present:
             return None
         often, several = (2, 1) if self.is_whole else (_OFTEN, _SEVERAL)
         frequent = counted.filter((pl.col("rows") >= often) & (pl.col("blocks") >= several))
-        found = frequent.top_k(MOST_VALUES, by="rows").select(_VALUE, pl.col("rows") / present)
-        return Frequencies(dict(found.iter_rows()))
+        found = frequent.top_k(MOST_VALUES, by="rows")
+        return Frequencies.counted(found["value"].to_arrow(), found["rows"] / present)
 
     def _blocks(self) -> npt.NDArray[np.int64]:
         """Return the number of the block in which each row that passes is read."""

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from lancestat.query.plans.conditions import Passing, restrict
 from lancestat.query.plans.facts import ColumnFacts, Facts
+from lancestat.query.plans.frequencies import Frequencies
 from lancestat.query.plans.operators import Condition
+from lancestat.tables.statistics.common_values import CommonValues, encode_values
 from lancestat.tables.statistics.kernel import analyze
 from tests.query.plans.relations import Relation, frame, q_error, where
 
@@ -227,3 +229,80 @@ def test_conditions_above_a_join_are_about_the_rows_that_are_left(year: int) -> 
     made = restrict(left, [compared("year", "=", year)], None)
     assert made.rows == pytest.approx(320 if year == 101 else 0, abs=1)
     assert made.evidence == "sample of rows that are left"
+
+
+def listed(relation: Relation, *names: str, size: int) -> CommonValues:
+    """The common values of a column or a group, by the rows themselves."""
+    counted = relation.rows.select(names).drop_nulls().group_by(names).len().rows()
+    ordered = sorted(counted, key=lambda each: -each[-1])
+    left_out = ordered[size][-1] if len(ordered) > size else 0
+    counts = {encode_values(values): (n, n) for *values, n in ordered[:size]}  # type: ignore[arg-type]
+    return CommonValues(size, left_out, counts)
+
+
+def with_common(relation: Relation, *, size: int, rows: int | None = 4_096) -> Facts:
+    """The facts of a relation with a sample and the common values of each column, and of all."""
+    facts = relation.sampled(rows)
+    columns = {
+        name: replace(
+            column,
+            frequencies=Frequencies.kept(
+                listed(relation, name, size=size), relation.rows[name].count()
+            ),
+        )
+        for name, column in facts.columns.items()
+    }
+    names = tuple(relation.rows.columns)
+    groups = {names: listed(relation, *names, size=size)} if len(names) > 1 else {}
+    return replace(facts, columns=columns, groups=groups)
+
+
+@pytest.mark.parametrize("value", [1, 2, 7, 30, 60, 9_999])
+def test_the_rows_of_a_common_value_are_known(value: int) -> None:
+    facts = with_common(SKEWED, size=100)
+    passing = pl.col("s") == value
+    true = len(SKEWED.rows.filter(passing))
+    sampled = where(facts, SKEWED, passing).samples[0].passing
+    assert sampled is not None
+    made = restrict(facts, [compared("s", "=", value)], Passing.of(sampled))
+    if value <= 60:
+        assert made.rows == pytest.approx(true)
+        assert made.evidence.startswith("common values")
+    # What is not listed has at most as many rows as those that are.
+    assert made.rows <= true + listed(SKEWED, "s", size=100).unlisted
+
+
+def test_values_beside_all_that_there_are_have_no_rows() -> None:
+    facts = with_common(UNIFORM, size=100)
+    assert restrict(facts, [among("b", [3, 77])], None).rows == pytest.approx(
+        len(UNIFORM.rows.filter(pl.col("b") == 3))
+    )
+    whole = with_common(Relation(pl.DataFrame({"v": [1, 1, 9, None]}), 0), size=10, rows=None)
+    assert restrict(whole, [among("v", [1, 5])], None).rows == pytest.approx(2)
+
+
+# Of a city all rows have one country, but for those of one city.
+CITIES = Relation(
+    pl.DataFrame({"city": np.minimum(RANDOM.zipf(1.5, 40_000), 3_000)}).with_columns(
+        pl.when(pl.col("city") == 2)
+        .then(pl.int_range(pl.len()) % 50)
+        .otherwise(pl.col("city") % 50)
+        .alias("country")
+    ),
+    0,
+)
+
+
+@pytest.mark.parametrize(("city", "country"), [(1, 1), (2, 2), (2, 3), (9, 9), (40, 40)])
+def test_common_values_of_a_group_know_columns_that_depend_on_each_other(
+    city: int, country: int
+) -> None:
+    facts = with_common(CITIES, size=400)
+    passing = (pl.col("city") == city) & (pl.col("country") == country)
+    true = len(CITIES.rows.filter(passing))
+    sampled = where(facts, CITIES, passing).samples[0].passing
+    assert sampled is not None
+    conditions = [compared("city", "=", city), compared("country", "=", country)]
+    made = restrict(facts, conditions, Passing.of(sampled))
+    assert q_error(made.rows, true) <= 1.01
+    assert made.columns["city"].distinct == made.columns["country"].distinct == 1
