@@ -266,3 +266,31 @@ def test_declared_common_values_say_how_often_values_occur(
         found = session.sql(f"select * from events where {condition}")
         assert max(estimates(found)["Filter"]) == found.count() == 50
     session.catalog.dropTempView("events")
+
+
+def test_a_proven_reference_leaves_no_row_without_partner(
+    tmp_path: Path, session: SparkSession
+) -> None:
+    tables = {"people": {"id": np.arange(5_000)}, "letters": {"to": np.arange(20_000) % 5_000}}
+    for name, columns in tables.items():
+        lance.write_dataset(pa.table(columns), tmp_path / f"{name}.lance")
+    reference = {"columns": ["to"], "table": "people", "to": ["id"]}
+    project = write_project(
+        tmp_path,
+        {"name": "people", "uri": "people.lance", "keys": [["id"]]},
+        {"name": "letters", "uri": "letters.lance", "references": [reference]},
+    )
+    project.run().raise_for_status()
+    for key, value in CONF.items():
+        session.conf.set(key, value)
+    project.attach(session)
+    query = "select * from letters where not exists (select 1 from people where id = to)"
+    assert max(estimates(session.sql(query))["Join"]) == 1
+    # One letter to nobody refutes it.
+    lance.write_dataset(pa.table({"to": [9_999]}), tmp_path / "letters.lance", mode="append")
+    project.run().raise_for_status()
+    project.attach(session)
+    found = session.sql(query)
+    assert found.count() == 1 < max(estimates(found)["Join"])
+    for name in tables:
+        session.catalog.dropTempView(name)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from lancestat.query.estimates import ColumnEstimate, column_estimates, remaining_fragments
 from lancestat.query.plans.cardinality import Estimator
-from lancestat.query.plans.facts import ColumnFacts, Facts, snapped
+from lancestat.query.plans.facts import ColumnFacts, Facts, Origin, snapped
 from lancestat.query.plans.frequencies import Frequencies
 from lancestat.query.plans.join_order import best_order
 from lancestat.query.plans.operators import Condition, Operator, read_operators
@@ -38,7 +38,7 @@ class PlanAnswers:
         self._operators = read_operators(message["operators"])
         self._table_of, self._now = table_of, now
         self._tables: dict[int, ReadTable] = {}
-        self._estimator = Estimator(self._operators, self._scan, self._joint)
+        self._estimator = Estimator(self._operators, self._scan, self)
 
     def estimates(self) -> Message:
         """Return `rows`, `at_most` and the `evidence` of each operator."""
@@ -68,11 +68,26 @@ class PlanAnswers:
             id not in columns for condition in conditions for id in condition.columns
         ):
             return None
-        return best_order(known, conditions, self._joint)
+        return best_order(known, conditions, self)
 
-    def _joint(self, scan: int, names: frozenset[str]) -> float | None:
+    def distinct(self, scan: int, names: frozenset[str]) -> float | None:
+        """Return the joint distinct count of columns of a scan, None where not kept."""
         kept = self._tables[scan].joint(names) if scan in self._tables else None
         return None if kept is None else float(max(1, kept.distinct))
+
+    def is_contained(self, pairs: Collection[tuple[Origin, Origin]]) -> bool:
+        """Return whether a declared reference between the columns of pairs is proven."""
+        scans = {(one, other) for (one, _), (other, _) in pairs}
+        if len(scans) != 1 or any(scan not in self._tables for scan in next(iter(scans))):
+            return False
+        table, other = (self._tables[scan] for scan in next(iter(scans)))
+        names = {(name, to) for (_, name), (_, to) in pairs}
+        return any(
+            reference.table == other.name
+            and set(zip(reference.columns, reference.to, strict=True)) == names
+            and table.containment(reference, other).contained is True
+            for reference in table.references
+        )
 
     def _scan(self, index: int, operator: Operator) -> Facts | None:
         question = operator.details["scan"]

@@ -16,7 +16,7 @@ from lancestat.query.plans.conditions import Passing, restrict
 from lancestat.query.plans.facts import (
     ColumnFacts,
     Facts,
-    JointDistinct,
+    Kept,
     narrowed,
     tuples,
 )
@@ -39,11 +39,9 @@ class Estimator:
     neither knows anything.
     """
 
-    def __init__(
-        self, operators: Sequence[Operator], scans: ScanFacts, joint: JointDistinct
-    ) -> None:
+    def __init__(self, operators: Sequence[Operator], scans: ScanFacts, kept: Kept) -> None:
         self.operators = operators
-        self.joint = joint
+        self.kept = kept
         self.facts: list[Facts | None] = []
         for index, operator in enumerate(operators):
             inputs = [self.facts[number] for number in operator.inputs]
@@ -216,7 +214,7 @@ def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]
     if not keys:
         return _with_columns(below, operator.columns, Facts(1.0, 1.0, "one group"))
     ids = [id for key in keys for id in ((key.of,) if key.of else key.sources)]
-    groups, evidence = tuples(below, ids, estimator.joint, rows=below.rows)
+    groups, evidence = tuples(below, ids, estimator.kept, rows=below.rows)
     groups = max(1.0, min(groups, below.rows))
     # Groups of some rows are at most these rows; a product of counts is mostly too many.
     at_most = min(below.at_most, max(groups, groups * below.at_most / max(1.0, below.rows)))
@@ -263,7 +261,7 @@ def _grouped(
 
 def _join(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
     left, right = inputs
-    return joined(left, right, operator.details["type"], operator.conditions, estimator.joint)
+    return joined(left, right, operator.details["type"], operator.conditions, estimator.kept)
 
 
 def _union(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from lancestat.lake.snapshot import Field
 from lancestat.query.plans.frequencies import Frequencies
@@ -17,6 +18,10 @@ from lancestat.tables.statistics.sketches import QuantileSketch
 UNKNOWN_SHARE = 1 / 3
 # Distinct counts are estimates: so close to the rows, every row has a value of its own.
 _NEARLY_ALL = 0.97
+
+
+# A scan, by index, and a column there.
+Origin = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,12 @@ class ColumnFacts:
     low: float | None = None
     high: float | None = None
     quantiles: QuantileSketch | None = None
-    origin: tuple[int, str] | None = None
+    origin: Origin | None = None
     rows_per_value: float = 1.0
     type: ColumnType | None = None
     field: Field | None = None
     mean_count: float | None = None
-    counted_in: frozenset[tuple[int, str]] | None = None
+    counted_in: frozenset[Origin] | None = None
     frequencies: Frequencies | None = None
 
     @property
@@ -58,7 +63,7 @@ class ColumnFacts:
         return self.counted_in is not None and not self.counted_in
 
     @property
-    def counts(self) -> frozenset[tuple[int, str]]:
+    def counts(self) -> frozenset[Origin]:
         """The columns of scans that say how often its values occur."""
         if self.counted_in is not None:
             return self.counted_in
@@ -118,12 +123,14 @@ class Facts:
         return any(columns <= given for columns in self.unique)
 
 
-# The distinct tuples of columns of one scan, of rows where none is null; None where not kept.
-JointDistinct = Callable[[int, frozenset[str]], float | None]
+class Kept(Protocol):
+    """What a project keeps of columns together; scans are by index."""
 
+    def distinct(self, scan: int, names: frozenset[str]) -> float | None:
+        """Return the distinct tuples of columns of a scan, of rows where none is null, if kept."""
 
-def no_groups(scan: int, names: frozenset[str]) -> None:
-    """Return the joint count of columns where none are kept, as so far of every table: None."""
+    def is_contained(self, pairs: Collection[tuple[Origin, Origin]]) -> bool:
+        """Return whether each row of the first columns is proven to have one of the second's."""
 
 
 def snapped(distinct: float, rows: float) -> float:
@@ -142,7 +149,7 @@ def narrowed(facts: Facts, id: str) -> ColumnFacts:
 
 
 def tuples(
-    facts: Facts, ids: Iterable[str], joint: JointDistinct, *, rows: float | None = None
+    facts: Facts, ids: Iterable[str], kept: Kept, *, rows: float | None = None
 ) -> tuple[float, str]:
     """Return the distinct tuples of some columns, and what that rests on.
 
@@ -164,14 +171,14 @@ def tuples(
             how = "product of distinct counts" if len(known) > 1 else ""
             count = count if rows is None else min(count, rows)
         elif rows is None:
-            count, how = _domain(facts, scan, known, joint)
+            count, how = _domain(facts, scan, known, kept)
         else:
             # Of two that follow from each other, one counts.
             own = named.pop(scan)
             if _follows(facts, scan, named):
                 continue
             named[scan] = own
-            count, how = _groups_of(facts, scan, known, joint, rows)
+            count, how = _groups_of(facts, scan, known, kept, rows)
         total *= count
         words += [how] if how else []
     return max(1.0, total), " and ".join(dict.fromkeys(words))
@@ -189,12 +196,12 @@ def _limits(columns: Sequence[ColumnFacts]) -> tuple[float, float]:
 
 
 def _domain(
-    facts: Facts, scan: int, columns: Sequence[ColumnFacts], joint: JointDistinct
+    facts: Facts, scan: int, columns: Sequence[ColumnFacts], kept: Kept
 ) -> tuple[float, str]:
     if len(columns) == 1:
         return columns[0].distinct, ""
     _, most = _limits(columns)
-    known = joint(scan, _names(columns))
+    known = kept.distinct(scan, _names(columns))
     if known is not None:
         return min(known, most), f"joint count of {len(columns)} columns"
     return most, "product of distinct counts"
@@ -212,10 +219,10 @@ def _follows(facts: Facts, scan: int, named: Mapping[int | None, frozenset[str]]
 
 
 def _groups_of(
-    facts: Facts, scan: int, columns: Sequence[ColumnFacts], joint: JointDistinct, rows: float
+    facts: Facts, scan: int, columns: Sequence[ColumnFacts], kept: Kept, rows: float
 ) -> tuple[float, str]:
     """Return the groups among some rows, at most those of the keys that the scan's rows follow."""
-    count, how = _groups(facts, scan, columns, joint, rows)
+    count, how = _groups(facts, scan, columns, kept, rows)
     seen = {scan}
     while keys := facts.determined.get(scan, ()):
         scans = {key.origin[0] for key in keys if key.origin is not None}
@@ -223,14 +230,14 @@ def _groups_of(
             break
         [scan] = scans
         seen.add(scan)
-        fewer, words = _groups(facts, scan, keys, joint, rows)
+        fewer, words = _groups(facts, scan, keys, kept, rows)
         if fewer < count:
             count, how = fewer, words or how
     return count, how
 
 
 def _groups(
-    facts: Facts, scan: int, columns: Sequence[ColumnFacts], joint: JointDistinct, rows: float
+    facts: Facts, scan: int, columns: Sequence[ColumnFacts], kept: Kept, rows: float
 ) -> tuple[float, str]:
     """Return the groups among some rows that columns of one table make."""
     least, most = _limits(columns)
@@ -238,7 +245,7 @@ def _groups(
     whole = max(most, columns[0].distinct * columns[0].rows_per_value)
     sample = facts.samples.get(scan)
     names = _names(columns)
-    known = joint(scan, names) if len(columns) > 1 else columns[0].distinct
+    known = kept.distinct(scan, names) if len(columns) > 1 else columns[0].distinct
     counted = None
     if sample is not None and (known is None or sample.is_filtered):
         counted = sample.distinct(names)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from lancestat.query.plans.facts import Facts, JointDistinct
+from lancestat.query.plans.facts import Facts, Kept
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Condition
 
@@ -36,9 +36,7 @@ class _OutOfTime(Exception):  # noqa: N818 - no error: a greedy search follows
     """The search takes longer than it may."""
 
 
-def best_order(
-    inputs: Sequence[Facts], conditions: Sequence[Condition], joint: JointDistinct
-) -> Tree | None:
+def best_order(inputs: Sequence[Facts], conditions: Sequence[Condition], kept: Kept) -> Tree | None:
     """Return the order of joins with the fewest rows in all results; None if it is not known.
 
     All orders of connected inputs are compared, bushy ones too, while there is time; then the two
@@ -48,7 +46,7 @@ def best_order(
     Source: G. Moerkotte and T. Neumann, Analysis of two existing and one new dynamic programming
         algorithm for the generation of optimal bushy join trees without cross products, VLDB 2006.
     """
-    search = _Search(inputs, conditions, joint)
+    search = _Search(inputs, conditions, kept)
     try:
         return search.exhaustive()
     except _OutOfTime:
@@ -57,9 +55,9 @@ def best_order(
 
 class _Search:
     def __init__(
-        self, inputs: Sequence[Facts], conditions: Sequence[Condition], joint: JointDistinct
+        self, inputs: Sequence[Facts], conditions: Sequence[Condition], kept: Kept
     ) -> None:
-        self._joint = joint
+        self._kept = kept
         self._single = [_Planned(facts, 0.0, index) for index, facts in enumerate(inputs)]
         where = {id: 1 << index for index, facts in enumerate(inputs) for id in facts.columns}
         self._conditions = [
@@ -113,7 +111,7 @@ class _Search:
             for mask, condition in self._conditions
             if mask & whole == mask and mask & one and mask & other
         ]
-        return joined(left, right, "INNER", applied, self._joint)
+        return joined(left, right, "INNER", applied, self._kept)
 
     def _is_connected(self, whole: int) -> bool:
         reached = whole & -whole

@@ -12,7 +12,7 @@ from lancestat.query.plans.conditions import condition_share, range_share
 from lancestat.query.plans.facts import (
     ColumnFacts,
     Facts,
-    JointDistinct,
+    Kept,
     narrowed,
     tuples,
 )
@@ -30,7 +30,7 @@ _SEMI = ("LEFT SEMI", "LEFT ANTI")
 
 
 def joined(
-    left: Facts, right: Facts, type: str, conditions: Sequence[Condition], joint: JointDistinct
+    left: Facts, right: Facts, type: str, conditions: Sequence[Condition], kept: Kept
 ) -> Facts:
     """Return the rows of a join of any type; columns are those of both sides, or of the left.
 
@@ -39,20 +39,21 @@ def joined(
     Source: A. Swami and K. B. Schiefer, On the estimation of join result sizes, EDBT 1994.
     """
     pairs, others = _keys(left, right, conditions)
-    matching = _matching(left, right, pairs, joint)
+    matching = _matching(left, right, pairs, kept)
     matches = _inner(left, right, pairs, others, matching)
     if type == "EXISTENCE":
         return left
     if type.startswith(_SEMI):
-        share = _partnered(left, right, pairs, matching, joint)
-        return _semi(left, right, pairs, others, matches, share, type)
+        share = _partnered(left, right, pairs, matching, kept)
+        least = 0.0 if _all_are_partnered(left, right, pairs, kept) else _LEAST_UNMATCHED
+        return _semi(left, right, pairs, others, matches, share, type, least)
     if type in ("LEFT OUTER", "FULL OUTER"):
-        partnered = _partnered(left, right, pairs, matching, joint)
+        partnered = _partnered(left, right, pairs, matching, kept)
         matches = _with_unmatched(matches, left, partnered, right)
     if type in ("RIGHT OUTER", "FULL OUTER"):
         swapped = [(b, a) for a, b in pairs]
         other = replace(matching, left=matching.right, right=matching.left)
-        partnered = _partnered(right, left, swapped, other, joint)
+        partnered = _partnered(right, left, swapped, other, kept)
         matches = _with_unmatched(matches, right, partnered, left)
     return matches
 
@@ -100,13 +101,11 @@ class _Matching:
     samples: Mapping[int, SampledRows] = field(default_factory=dict)
 
 
-def _matching(
-    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], joint: JointDistinct
-) -> _Matching:
+def _matching(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept: Kept) -> _Matching:
     if not pairs:
         return _Matching(samples={**left.samples, **right.samples})
-    one, how = tuples(left, [a for a, _ in pairs], joint)
-    other, how_other = tuples(right, [b for _, b in pairs], joint)
+    one, how = tuples(left, [a for a, _ in pairs], kept)
+    other, how_other = tuples(right, [b for _, b in pairs], kept)
     words = how if one >= other else how_other
     if not words:
         words = "distinct count" if len(pairs) == 1 else f"distinct counts of {len(pairs)} keys"
@@ -394,15 +393,31 @@ def _partnered(
     right: Facts,
     pairs: Sequence[tuple[str, str]],
     matching: _Matching,
-    joint: JointDistinct,
+    kept: Kept,
 ) -> float:
     """Return the share of left rows that have a partner by their keys."""
     if not pairs:
         return 1.0 if right.rows >= 1 else 0.0
-    present, _ = tuples(right, [b for _, b in pairs], joint, rows=right.rows)
+    if _all_are_partnered(left, right, pairs, kept):
+        return 1 - max(left.of(a).nulls for a, _ in pairs)
+    present, _ = tuples(right, [b for _, b in pairs], kept, rows=right.rows)
     nulls = max(left.of(a).nulls for a, _ in pairs)
     found = min(1.0, present * matching.right / matching.domain)
     return (1 - nulls) * matching.left * found
+
+
+def _all_are_partnered(
+    left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept: Kept
+) -> bool:
+    """Whether each left row with keys is proven to have a partner: a reference to all rows."""
+    origins = [(left.of(a).origin, right.of(b).origin) for a, b in pairs]
+    known = [(one, other) for one, other in origins if one is not None and other is not None]
+    samples = [right.samples.get(scan) for _, (scan, _) in known]
+    is_all = all(
+        sample is not None and not sample.is_filtered and right.rows >= sample.rows
+        for sample in samples
+    )
+    return 0 < len(known) == len(pairs) and is_all and kept.is_contained(known)
 
 
 def _semi(
@@ -413,6 +428,7 @@ def _semi(
     matches: Facts,
     share: float,
     type: str,
+    least: float,
 ) -> Facts:
     if others and share:
         # A row with several partners is lost only if none of them passes.
@@ -423,7 +439,7 @@ def _semi(
         share *= 1 - (1 - min(passing, 1.0)) ** partners
     evidence = matches.evidence
     if type.startswith("LEFT ANTI"):
-        rest = max(1 - share, _LEAST_UNMATCHED)
+        rest = max(1 - share, least)
         return left.with_rows(left.rows * rest, left.at_most, evidence)
     kept = min(1.0, share)
     at_most = min(left.at_most, left.at_most * kept * _DOUBT)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from lancestat.lake.snapshot import Field
-from lancestat.query.plans.facts import ColumnFacts, Facts
+from lancestat.query.plans.facts import ColumnFacts, Facts, Origin
 from lancestat.query.plans.operators import Condition
 from lancestat.query.plans.sampled import SampledRows
 from lancestat.tables.statistics.column_type import column_type
@@ -74,14 +74,37 @@ def where(facts: Facts, relation: Relation, condition: pl.Expr) -> Facts:
     return replace(made, samples={relation.scan: sample.where(passing, left)})
 
 
-class Joint:
+class Nothing:
+    """Of no columns together anything is kept."""
+
+    def distinct(self, scan: int, names: frozenset[str]) -> float | None:
+        return None
+
+    def is_contained(self, pairs: Collection[tuple[Origin, Origin]]) -> bool:
+        return False
+
+
+NOTHING = Nothing()
+
+
+@dataclass(frozen=True)
+class Contained(Nothing):
+    """A proven reference of columns of one scan to those of another."""
+
+    pairs: tuple[tuple[Origin, Origin], ...]
+
+    def is_contained(self, pairs: Collection[tuple[Origin, Origin]]) -> bool:
+        return set(pairs) == set(self.pairs)
+
+
+class Joint(Nothing):
     """Joint distinct counts of relations, as a state keeps them; `asked` are the groups."""
 
     def __init__(self, *relations: Relation) -> None:
         self.relations = {relation.scan: relation for relation in relations}
         self.asked: list[frozenset[str]] = []
 
-    def __call__(self, scan: int, names: frozenset[str]) -> float | None:
+    def distinct(self, scan: int, names: frozenset[str]) -> float | None:
         self.asked.append(names)
         rows = self.relations[scan].rows.select(sorted(names)).drop_nulls()
         return float(rows.n_unique())

@@ -12,9 +12,9 @@ import pytest
 
 from lancestat.query.plans.cardinality import Estimator
 from lancestat.query.plans.conditions import range_share
-from lancestat.query.plans.facts import ColumnFacts, Facts, no_groups
+from lancestat.query.plans.facts import ColumnFacts, Facts
 from lancestat.query.plans.operators import Operator, read_operators
-from tests.query.plans.relations import Relation, frame, q_error
+from tests.query.plans.relations import NOTHING, Relation, frame, q_error
 
 RANDOM = np.random.default_rng(9)
 ORDERS = Relation(frame(RANDOM, 20_000, o=10**9, oc=1_000), 0)
@@ -38,7 +38,7 @@ def estimated(*operators: dict[str, Any], without: str = "") -> list[Facts | Non
         known = {name: column for name, column in facts.columns.items() if name != without}
         return Facts(facts.rows, facts.at_most, facts.evidence, known)
 
-    return Estimator(read_operators(operators), scan, no_groups).facts
+    return Estimator(read_operators(operators), scan, NOTHING).facts
 
 
 SCANS = operator("scan", rows=10_000, scan=0), operator("scan", rows=1_000, scan=1)
@@ -118,7 +118,7 @@ def test_conditions_on_the_sizes_of_groups(compares: str, size: int, customers: 
     condition = {"op": compares, "column": "n", "type": "bigint", "value": str(size)}
     having = operator("filter", 1, conditions=[{"columns": ["n"], "filter": condition}])
     operators = read_operators([SCANS[0], group, having])
-    made = Estimator(operators, lambda *_: orders, no_groups).facts[2]
+    made = Estimator(operators, lambda *_: orders, NOTHING).facts[2]
     counts = rows.group_by("oc").len()["len"]
     passes = {">": counts > size, "<": counts < size, "<=": counts <= size}
     passes |= {">=": counts >= size, "=": counts == size}
@@ -140,7 +140,7 @@ def test_a_union_has_the_range_of_its_inputs() -> None:
     both = [operator("scan"), operator("scan")]
     union = operator("union", 0, 1, output=("a", "b"), columns=[["oc", "oc"], ["c", "nation"]])
     operators = read_operators([*both, union])
-    made = Estimator(operators, lambda index, _: [ORDERS.facts(), late][index], no_groups).facts[2]
+    made = Estimator(operators, lambda index, _: [ORDERS.facts(), late][index], NOTHING).facts[2]
     assert made is not None
     assert (made.columns["a"].low, made.columns["a"].high) == (0, 9_000)
     # As many values as lie between the bounds, of which there are fewer than in both together.
@@ -203,5 +203,5 @@ def test_tables_without_statistics_have_spark_s_estimates() -> None:
             operator("aggregate", 3, rows=10**18, keys=[{"of": "a"}], columns=[]),
         ]
     )
-    made = Estimator(plan, lambda *_: None, no_groups).facts
+    made = Estimator(plan, lambda *_: None, NOTHING).facts
     assert [facts and facts.rows for facts in made] == [100, 100, 90, 10**18, 10**18]

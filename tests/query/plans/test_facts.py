@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lancestat.query.plans.facts import no_groups, tuples
-from tests.query.plans.relations import Joint, Relation, frame, q_error
+from lancestat.query.plans.facts import tuples
+from tests.query.plans.relations import NOTHING, Joint, Relation, frame, q_error
 
 RANDOM = np.random.default_rng(11)
 ROWS = Relation(
@@ -30,9 +30,9 @@ def test_values_among_some_rows(name: str, rows: int) -> None:
 def test_tuples_of_columns_that_depend_on_each_other_need_their_joint_count() -> None:
     facts, names = ROWS.facts(), ["brand", "part"]
     assert tuples(facts, names, Joint(ROWS)) == (900.0, "joint count of 2 columns")
-    count, evidence = tuples(facts, names, no_groups)
+    count, evidence = tuples(facts, names, NOTHING)
     assert (count, evidence) == (50_000.0, "product of distinct counts")
-    damped, evidence = tuples(facts, names, no_groups, rows=50_000)
+    damped, evidence = tuples(facts, names, NOTHING, rows=50_000)
     assert 900 <= damped < 10_000
     assert evidence == "distinct counts, damped"
 
@@ -48,4 +48,4 @@ def test_tuples_of_two_tables_are_independent() -> None:
     other = Relation(frame(RANDOM, 1_000, flag=3), 1)
     facts = ROWS.facts()
     both = type(facts)(1e6, 1e6, "", {**facts.columns, **other.facts().columns})
-    assert tuples(both, ["few", "flag"], no_groups)[0] == 120
+    assert tuples(both, ["few", "flag"], NOTHING)[0] == 120

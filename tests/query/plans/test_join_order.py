@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from lancestat.query.plans import join_order
-from lancestat.query.plans.facts import ColumnFacts, Facts, no_groups
+from lancestat.query.plans.facts import ColumnFacts, Facts
 from lancestat.query.plans.join_order import best_order
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Condition
-from tests.query.plans.relations import equal
+from tests.query.plans.relations import NOTHING, equal
 
 Graph = list[tuple[int, int]]
 
@@ -68,7 +68,7 @@ def cheapest(
         ]
         if not both:
             continue
-        made = joined(a[1], b[1], "INNER", both, no_groups)
+        made = joined(a[1], b[1], "INNER", both, NOTHING)
         cost = a[0] + b[0] + made.rows
         if best is None or cost < best[0]:
             best = cost, made
@@ -85,7 +85,7 @@ def cost(tree: Any, tables: Sequence[Facts], edges: Sequence[Condition]) -> tupl
         if (edge.left in a[1].columns) != (edge.right in a[1].columns)
         and (edge.left in b[1].columns) != (edge.right in b[1].columns)
     ]
-    made = joined(a[1], b[1], "INNER", both, no_groups)
+    made = joined(a[1], b[1], "INNER", both, NOTHING)
     return a[0] + b[0] + made.rows, made
 
 
@@ -105,7 +105,7 @@ def test_no_tree_has_fewer_rows_on_the_way(graph: str) -> None:
         tables = inputs(np.random.default_rng(seed), 5, GRAPHS[graph])
         # Not in a hurry.
         with patch.object(join_order, "BUDGET_SECONDS", 100.0):
-            tree = best_order(tables, edges, no_groups)
+            tree = best_order(tables, edges, NOTHING)
         assert members(tree) == frozenset(range(5))
         best = cheapest(list(range(5)), tables, edges)
         assert best is not None
@@ -117,7 +117,7 @@ def test_without_time_the_order_is_greedy_and_whole(graph: str) -> None:
     edges = conditions(GRAPHS[graph])
     tables = inputs(np.random.default_rng(1), 5, GRAPHS[graph])
     with patch.object(join_order, "BUDGET_SECONDS", -1.0):
-        tree = best_order(tables, edges, no_groups)
+        tree = best_order(tables, edges, NOTHING)
     assert members(tree) == frozenset(range(5))
     best = cheapest(list(range(5)), tables, edges)
     assert best is not None
@@ -127,7 +127,7 @@ def test_without_time_the_order_is_greedy_and_whole(graph: str) -> None:
 def test_inputs_that_no_condition_connects_are_joined_last() -> None:
     graph = [(0, 1), (2, 3)]
     tables = inputs(np.random.default_rng(2), 4, graph)
-    tree = best_order(tables, conditions(graph), no_groups)
+    tree = best_order(tables, conditions(graph), NOTHING)
     assert isinstance(tree, list)
     assert {members(part) for part in tree} == {frozenset((0, 1)), frozenset((2, 3))}
 
@@ -135,4 +135,4 @@ def test_inputs_that_no_condition_connects_are_joined_last() -> None:
 def test_many_inputs_are_ordered_too() -> None:
     graph = [(0, index) for index in range(1, 24)]
     tables = inputs(np.random.default_rng(3), 24, graph)
-    assert members(best_order(tables, conditions(graph), no_groups)) == frozenset(range(24))
+    assert members(best_order(tables, conditions(graph), NOTHING)) == frozenset(range(24))

@@ -6,16 +6,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lancestat.query.plans.facts import no_groups
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Condition
 from tests.query.plans.relations import (
+    NOTHING,
+    Contained,
     Joint,
     Relation,
     equal,
     frame,
     q_error,
     true_rows,
+    where,
 )
 
 RANDOM = np.random.default_rng(7)
@@ -40,7 +42,7 @@ TYPES = {
 
 @pytest.mark.parametrize("type", TYPES)
 def test_a_join_by_a_foreign_key(type: str) -> None:
-    made = joined(ORDERS.facts(), CUSTOMERS.facts(), type, [equal("oc", "c")], no_groups)
+    made = joined(ORDERS.facts(), CUSTOMERS.facts(), type, [equal("oc", "c")], NOTHING)
     true = true_rows(ORDERS.rows, CUSTOMERS.rows, {"oc": "c"}, TYPES[type])
     # Of rows without a partner there may be some, whatever is known.
     limit = 1.05 if type != "LEFT ANTI" else 0.02 * len(ORDERS.rows)
@@ -53,7 +55,7 @@ def test_a_join_in_which_half_of_the_keys_have_partners(type: str) -> None:
     some = Relation(CUSTOMERS.rows.filter(pl.col("c") % 2 == 0), 0)
     # As a filter on another column leaves it: the domain is still that of all customers.
     facts = CUSTOMERS.facts().with_rows(1_000, 1_000, "filter")
-    made = joined(ORDERS.facts(), facts, type, [equal("oc", "c")], no_groups)
+    made = joined(ORDERS.facts(), facts, type, [equal("oc", "c")], NOTHING)
     true = true_rows(ORDERS.rows, some.rows, {"oc": "c"}, TYPES[type])
     assert q_error(made.rows, true) <= 1.1
 
@@ -71,7 +73,7 @@ def test_two_keys_of_one_table_have_their_joint_count() -> None:
 
 def test_two_keys_without_a_joint_count_are_at_most_the_rows_of_the_table() -> None:
     conditions = [equal("ticket", "r_ticket"), equal("item", "r_item")]
-    made = joined(SALES.facts(), RETURNS.facts(), "INNER", conditions, no_groups)
+    made = joined(SALES.facts(), RETURNS.facts(), "INNER", conditions, NOTHING)
     # Spark takes the most selective key alone, which gives 60 times as many.
     assert q_error(made.rows, 4_000) <= 1.01
 
@@ -82,14 +84,14 @@ def test_null_keys_have_no_partners() -> None:
     )
     facts = Relation(rows, 1).facts()
     for type, how in TYPES.items():
-        made = joined(facts, CUSTOMERS.facts(), type, [equal("oc", "c")], no_groups)
+        made = joined(facts, CUSTOMERS.facts(), type, [equal("oc", "c")], NOTHING)
         assert q_error(made.rows, true_rows(rows, CUSTOMERS.rows, {"oc": "c"}, how)) <= 1.05
 
 
 def test_rows_whose_partner_is_unique_find_one_at_most() -> None:
-    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c")], no_groups)
+    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c")], NOTHING)
     assert made.at_most == len(ORDERS.rows)
-    other = joined(CUSTOMERS.facts(), ORDERS.facts(), "INNER", [equal("c", "oc")], no_groups)
+    other = joined(CUSTOMERS.facts(), ORDERS.facts(), "INNER", [equal("c", "oc")], NOTHING)
     assert other.at_most == len(ORDERS.rows)
     assert (made.rows, made.columns["c"]) == (other.rows, other.columns["c"])
 
@@ -99,7 +101,7 @@ def test_a_self_join_with_an_inequality() -> None:
     right = Relation(left.rows.rename({"a": "b", "w": "v"}), 1)
     differ = Condition(("w", "v"), compares="not =", left="w", right="v")
     for type in ("INNER", "LEFT SEMI"):
-        made = joined(left.facts(), right.facts(), type, [equal("a", "b"), differ], no_groups)
+        made = joined(left.facts(), right.facts(), type, [equal("a", "b"), differ], NOTHING)
         pairs = (
             left.rows.with_row_index()
             .join(right.rows, left_on="a", right_on="b")
@@ -111,9 +113,9 @@ def test_a_self_join_with_an_inequality() -> None:
 
 def test_columns_after_a_join_are_those_that_both_sides_may_have() -> None:
     few = Relation(CUSTOMERS.rows.filter(pl.col("c") < 100), 0)
-    made = joined(ORDERS.facts(), few.facts(), "INNER", [equal("oc", "c")], no_groups)
+    made = joined(ORDERS.facts(), few.facts(), "INNER", [equal("oc", "c")], NOTHING)
     assert made.columns["oc"].distinct == made.columns["c"].distinct == 100
-    semi = joined(ORDERS.facts(), few.facts(), "LEFT SEMI", [equal("oc", "c")], no_groups)
+    semi = joined(ORDERS.facts(), few.facts(), "LEFT SEMI", [equal("oc", "c")], NOTHING)
     assert set(semi.columns) == {"o", "oc"}
 
 
@@ -135,7 +137,7 @@ def test_rows_without_a_partner_have_nulls_for_it(type: str) -> None:
 def test_a_condition_with_a_value_that_is_not_known_yet() -> None:
     value = Condition(("oc",), compares="=", left="oc")
     assert not value.is_equality
-    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c"), value], no_groups)
+    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c"), value], NOTHING)
     assert q_error(made.rows, len(ORDERS.rows) / 2_000) <= 1.1
 
 
@@ -144,13 +146,40 @@ def test_a_semi_join_whose_condition_never_holds() -> None:
     right = Relation(left.rows.rename({"a": "b", "w": "v"}), 1)
     differ = Condition(("w", "v"), compares="not =", left="w", right="v")
     for type in ("LEFT SEMI", "LEFT ANTI"):
-        made = joined(left.facts(), right.facts(), type, [equal("a", "b"), differ], no_groups)
+        made = joined(left.facts(), right.facts(), type, [equal("a", "b"), differ], NOTHING)
         assert q_error(made.rows, 0 if type == "LEFT SEMI" else 1_000) <= 1.01
 
 
 def test_keys_to_which_a_constant_is_added() -> None:
     shifted = Condition(("oc", "c"), compares="=", left="oc", right="c", is_shifted=True)
     assert not shifted.is_equality
-    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [shifted], no_groups)
+    made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [shifted], NOTHING)
     rows = CUSTOMERS.rows.with_columns(pl.col("c") + 5)
     assert q_error(made.rows, true_rows(ORDERS.rows, rows, {"oc": "c"}, "inner")) <= 1.1
+
+
+@pytest.mark.parametrize("is_proven", [True, False])
+@pytest.mark.parametrize("is_filtered", [True, False])
+def test_rows_of_a_proven_reference_have_partners(is_proven: bool, is_filtered: bool) -> None:
+    people = Relation(pl.DataFrame({"id": np.arange(1_000)}), 0)
+    keys = np.random.default_rng(4).integers(0, 1_000, 20_000)
+    letters = Relation(
+        pl.DataFrame({"to": keys}).with_columns(
+            pl.when(pl.int_range(pl.len()) % 100 > 0).then(pl.col("to"))
+        ),
+        1,
+    )
+    kept = Contained((((1, "to"), (0, "id")),)) if is_proven else NOTHING
+    right = people.sampled()
+    if is_filtered:
+        right = where(right, people, pl.col("id") % 2 == 0)
+    rest = joined(letters.sampled(4_096), right, "LEFT ANTI", [equal("to", "id")], kept)
+    if is_filtered:
+        assert q_error(rest.rows, len(letters.rows) / 2) <= 1.1
+    elif is_proven:
+        # Those of nobody.
+        assert rest.rows == pytest.approx(200)
+    else:
+        assert rest.rows > 200
+    outer = joined(letters.sampled(4_096), right, "LEFT OUTER", [equal("to", "id")], kept)
+    assert outer.rows == pytest.approx(len(letters.rows), rel=0.01)

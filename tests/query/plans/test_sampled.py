@@ -12,12 +12,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lancestat.query.plans.facts import narrowed, no_groups, tuples
+from lancestat.query.plans.facts import narrowed, tuples
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.sampled import SampledRows, is_among
 from lancestat.query.sampler import BLOCKS
 from lancestat.tables.statistics.column_type import column_type
-from tests.query.plans.relations import Joint, Relation, equal, q_error, true_rows, where
+from tests.query.plans.relations import NOTHING, Joint, Relation, equal, q_error, true_rows, where
 
 RANDOM = np.random.default_rng(21)
 # Two centuries of days, of which sales have five years.
@@ -49,26 +49,26 @@ def test_a_join_where_one_side_has_a_part_of_the_range(
     days = where(DAYS.sampled(size), DAYS, condition)
     rows = DAYS.rows.filter(condition)
     for type, how in (("INNER", "inner"), ("LEFT SEMI", "semi")):
-        made = joined(SALES.sampled(8_192), days, type, [equal("sold", "day")], no_groups)
+        made = joined(SALES.sampled(8_192), days, type, [equal("sold", "day")], NOTHING)
         true = true_rows(SALES.rows, rows, {"sold": "day"}, how)
         # Without the range the domain would be all days: 40 times too few in a year.
         assert q_error(made.rows, true) <= limit
 
 
 def test_groups_after_a_join_are_of_the_range_that_meets() -> None:
-    made = joined(SALES.sampled(8_192), DAYS.sampled(), "INNER", [equal("sold", "day")], no_groups)
+    made = joined(SALES.sampled(8_192), DAYS.sampled(), "INNER", [equal("sold", "day")], NOTHING)
     true = SALES.rows.join(DAYS.rows, left_on="sold", right_on="day")
     for names in (["year"], ["year", "month"]):
         # Of two centuries only five years are left.
-        count, _ = tuples(made, names, no_groups, rows=made.rows)
+        count, _ = tuples(made, names, NOTHING, rows=made.rows)
         assert q_error(count, true.select(names).n_unique()) <= 1.1
 
 
 def test_keys_that_do_not_meet() -> None:
     early = Relation(DAYS.rows.filter(pl.col("day") < 100), 0)
-    made = joined(SALES.sampled(), early.sampled(), "INNER", [equal("sold", "day")], no_groups)
+    made = joined(SALES.sampled(), early.sampled(), "INNER", [equal("sold", "day")], NOTHING)
     assert made.rows <= 1
-    anti = joined(SALES.sampled(), early.sampled(), "LEFT ANTI", [equal("sold", "day")], no_groups)
+    anti = joined(SALES.sampled(), early.sampled(), "LEFT ANTI", [equal("sold", "day")], NOTHING)
     assert anti.rows >= 0.99 * len(SALES.rows)
 
 
@@ -78,7 +78,7 @@ def test_groups_of_rows_that_a_condition_leaves(names: list[str], size: int | No
     condition = pl.col("kind") < 2
     facts = where(SALES.sampled(size), SALES, condition)
     true = SALES.rows.filter(condition).select(names).n_unique()
-    count, evidence = tuples(facts, names, no_groups, rows=facts.rows)
+    count, evidence = tuples(facts, names, NOTHING, rows=facts.rows)
     assert q_error(count, true) <= 1.25
     assert evidence == ("rows of the table" if size is None else "sample of 8,192 rows")
 
@@ -109,7 +109,7 @@ def test_null_is_a_value_of_a_group() -> None:
     rows = Relation(pl.DataFrame({"a": [1, None, 1, None], "b": [1, 1, None, 1]}), 0)
     facts = rows.sampled()
     assert facts.samples[0].distinct(["a", "b"]) == 3
-    assert tuples(facts, ["a", "b"], no_groups, rows=4)[0] == pytest.approx(3)
+    assert tuples(facts, ["a", "b"], NOTHING, rows=4)[0] == pytest.approx(3)
 
 
 def test_few_rows_of_a_sample_tell_nothing() -> None:
@@ -157,7 +157,7 @@ def test_groups_of_a_year_are_joined_with_that_year() -> None:
         columns={"m": replace(narrowed(one, "m"), distinct=float(groups), rows_per_value=1.0)},
     )
     other = where(right.sampled(), right, pl.col("z") == 95)
-    made = joined(grouped, other, "INNER", [equal("m", "n")], no_groups)
+    made = joined(grouped, other, "INNER", [equal("m", "n")], NOTHING)
     # Without the bounds of the ten years, the domain would be the months of two centuries.
     assert q_error(made.rows, 365) <= 1.2
 
@@ -194,7 +194,7 @@ def test_keys_that_are_all_known_are_looked_for_in_the_sample(
 ) -> None:
     buyers = where(BUYERS.sampled(), BUYERS, pl.col("nation") == nation)
     rows = BUYERS.rows.filter(pl.col("nation") == nation)
-    made = joined(ORDERS.sampled(8_192), buyers, type, [equal("oc", "c")], no_groups)
+    made = joined(ORDERS.sampled(8_192), buyers, type, [equal("oc", "c")], NOTHING)
     # By the distinct counts alone, 4 % of the orders are of each nation.
     assert q_error(made.rows, true_rows(ORDERS.rows, rows, {"oc": "c"}, how)) <= 1.25
     kept = made.samples[3].count
@@ -206,13 +206,13 @@ def test_what_a_subquery_chooses_is_taken_for_what_the_other_side_has(type: str)
     # `where year = (select ...)`: one of two centuries, of which sales have five.
     days = DAYS.sampled()
     chosen = replace(days.with_rows(365, 365, "guess"), chosen=frozenset((0,)))
-    made = joined(SALES.sampled(8_192), chosen, type, [equal("sold", "day")], no_groups)
+    made = joined(SALES.sampled(8_192), chosen, type, [equal("sold", "day")], NOTHING)
     assert q_error(made.rows, len(SALES.rows) / 5) <= 1.1
     # A table that is limited by what was chosen is chosen as well.
     assert made.chosen == {"INNER": {0}, "LEFT SEMI": {1}}[type]
     # A sample that a constant limits is not.
     of_year = where(days, DAYS, pl.col("year") == 3)
-    none = joined(SALES.sampled(8_192), of_year, type, [equal("sold", "day")], no_groups)
+    none = joined(SALES.sampled(8_192), of_year, type, [equal("sold", "day")], NOTHING)
     assert none.rows <= len(SALES.rows) / 1_000
 
 
@@ -223,8 +223,8 @@ def test_groups_by_columns_of_a_dimension_are_at_most_the_keys_that_rows_name() 
     homes = pl.DataFrame({"h": np.arange(25_000)}).with_columns((pl.col("h") % 999).alias("city"))
     visits = pl.DataFrame({"of": RANDOM.integers(0, 500, 50_000) * 200})
     left, middle, right = Relation(visits, 0), Relation(people, 1), Relation(homes, 2)
-    made = joined(left.facts(), middle.facts(), "INNER", [equal("of", "p")], no_groups)
-    made = joined(made, right.facts(), "INNER", [equal("home", "h")], no_groups)
+    made = joined(left.facts(), middle.facts(), "INNER", [equal("of", "p")], NOTHING)
+    made = joined(made, right.facts(), "INNER", [equal("home", "h")], NOTHING)
     rows = visits.join(people, left_on="of", right_on="p").join(
         homes, left_on="home", right_on="h", coalesce=False
     )
@@ -234,9 +234,9 @@ def test_groups_by_columns_of_a_dimension_are_at_most_the_keys_that_rows_name() 
         assert 0.95 * true <= count <= 1.3 * true, names
     # Tables that follow from each other count once.
     mutual = {1: [made.columns["of"]], 0: [made.columns["p"]]}
-    assert tuples(replace(made, determined=mutual), ["of", "p"], no_groups, rows=50_000)[0] >= 450
+    assert tuples(replace(made, determined=mutual), ["of", "p"], NOTHING, rows=50_000)[0] >= 450
     # Rows without a partner have any.
-    outer = joined(left.facts(), middle.facts(), "FULL OUTER", [equal("of", "p")], no_groups)
+    outer = joined(left.facts(), middle.facts(), "FULL OUTER", [equal("of", "p")], NOTHING)
     count, _ = tuples(outer, ["name", "home"], Joint(left, middle), rows=outer.rows)
     assert count >= 90_000
 
@@ -270,16 +270,14 @@ PEOPLE = Relation(pl.DataFrame({"id": np.arange(5_000)}), 7)
 
 
 def test_keys_that_are_frequent_on_both_sides_are_in_many_pairs() -> None:
-    made = joined(
-        POSTS.sampled(8_192), VOTES.sampled(8_192), "INNER", [equal("of", "by")], no_groups
-    )
+    made = joined(POSTS.sampled(8_192), VOTES.sampled(8_192), "INNER", [equal("of", "by")], NOTHING)
     true = true_rows(POSTS.rows, VOTES.rows, {"of": "by"}, "inner")
     # If all were equally frequent, there would be 50 times fewer.
     assert true >= 50 * len(POSTS.rows) * len(VOTES.rows) / 5_000
     assert q_error(made.rows, true) <= 1.15
     # Also among those that a condition leaves.
     some = where(POSTS.sampled(8_192), POSTS, pl.col("n") == 4)
-    made = joined(some, VOTES.sampled(8_192), "INNER", [equal("of", "by")], no_groups)
+    made = joined(some, VOTES.sampled(8_192), "INNER", [equal("of", "by")], NOTHING)
     rows = POSTS.rows.filter(pl.col("n") == 4)
     assert q_error(made.rows, true_rows(rows, VOTES.rows, {"of": "by"}, "inner")) <= 1.3
 
@@ -289,14 +287,14 @@ def test_keys_of_a_join_are_as_frequent_as_those_of_both_sides(first: str) -> No
     one, other = (POSTS, VOTES) if first == "of" else (VOTES, POSTS)
     second = "by" if first == "of" else "of"
     people = PEOPLE.sampled()
-    made = joined(one.sampled(8_192), people, "INNER", [equal(first, "id")], no_groups)
+    made = joined(one.sampled(8_192), people, "INNER", [equal(first, "id")], NOTHING)
     assert q_error(made.rows, len(one.rows)) <= 1.01
     # A key that identifies a person is met as often as the person has rows.
-    made = joined(made, other.sampled(8_192), "INNER", [equal("id", second)], no_groups)
+    made = joined(made, other.sampled(8_192), "INNER", [equal("id", second)], NOTHING)
     pairs = one.rows.join(other.rows, left_on=first, right_on=second)
     assert q_error(made.rows, len(pairs)) <= 1.15
     third = Relation(pl.DataFrame({"to": skewed(2_000, 5_000)}), 8)
-    made = joined(made, third.sampled(), "INNER", [equal("id", "to")], no_groups)
+    made = joined(made, third.sampled(), "INNER", [equal("id", "to")], NOTHING)
     counts = (
         relation.rows.group_by(pl.col(name).alias("k")).agg(pl.len().cast(pl.Float64).alias(name))
         for relation, name in ((one, first), (other, second), (third, "to"))
@@ -314,16 +312,16 @@ def test_groups_have_each_key_once() -> None:
         columns={"of": replace(column, rows_per_value=1.0, counted_in=frozenset())},
         unique=frozenset((frozenset(("of",)),)),
     )
-    made = joined(groups, votes, "INNER", [equal("of", "by")], no_groups)
+    made = joined(groups, votes, "INNER", [equal("of", "by")], NOTHING)
     true = true_rows(POSTS.rows.unique("of"), VOTES.rows, {"of": "by"}, "inner")
     assert q_error(made.rows, true) <= 1.15
     # Of the people that half of the posts are of there are few.
     few = POSTS.rows["of"].value_counts().top_k(20, by="count")["of"]
     known = Relation(pl.DataFrame({"id": few}), 7)
-    made = joined(groups, known.sampled(), "INNER", [equal("of", "id")], no_groups)
+    made = joined(groups, known.sampled(), "INNER", [equal("of", "id")], NOTHING)
     assert q_error(made.rows, 20) <= 1.05
     early = where(PEOPLE.sampled(), PEOPLE, pl.col("id") < 500)
-    made = joined(groups, early, "INNER", [equal("of", "id")], no_groups)
+    made = joined(groups, early, "INNER", [equal("of", "id")], NOTHING)
     true = true_rows(POSTS.rows.unique("of"), PEOPLE.rows[:500], {"of": "id"}, "inner")
     assert q_error(made.rows, true) <= 1.25
 
