@@ -218,7 +218,8 @@ def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]
     groups = max(1.0, min(groups, below.rows))
     # Groups of some rows are at most these rows; a product of counts is mostly too many.
     at_most = min(below.at_most, max(groups, groups * below.at_most / max(1.0, below.rows)))
-    made = Facts(groups, at_most, evidence or "distinct count", samples=below.samples)
+    evidence = evidence or "distinct count"
+    made = Facts(groups, at_most, evidence, samples=below.samples, parts=below.parts)
     columns = list(operator.columns)
     grouped = frozenset(
         column.id for column in columns if column.key is not None and column.id is not None
@@ -276,6 +277,7 @@ def _union(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) ->
         sum(facts.at_most for facts in inputs),
         "sum of inputs",
         columns,
+        parts=tuple(inputs),
     )
 
 
@@ -286,7 +288,7 @@ def _united(parts: Sequence[ColumnFacts], rows: Sequence[float]) -> ColumnFacts:
     highs = [part.high for part in parts if part.high is not None]
     types = {part.type for part in parts}
     if len(lows) < len(parts) or len(highs) < len(parts) or len(types) > 1:
-        return ColumnFacts(distinct)
+        return ColumnFacts(distinct, parts=tuple(parts))
     [type] = types
     if type is not None and type.kind in (Kind.INTEGER, Kind.DATE):
         distinct = min(distinct, max(highs) - min(lows) + 1)
@@ -301,6 +303,8 @@ def _united(parts: Sequence[ColumnFacts], rows: Sequence[float]) -> ColumnFacts:
         quantiles=None,
         origin=None,
         counted_in=None,
+        frequencies=None,
+        parts=tuple(parts),
         rows_per_value=per_value,
     )
 

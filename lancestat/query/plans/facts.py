@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -42,6 +42,7 @@ class ColumnFacts:
             each other, or as the product of those where there are several; `origin` if None. With
             none each value occurs as often as any other.
         frequencies: Of the table's common values, where they are kept.
+        parts: Of a union: the columns of its inputs.
     """
 
     distinct: float
@@ -56,6 +57,7 @@ class ColumnFacts:
     mean_count: float | None = None
     counted_in: frozenset[Origin] | None = None
     frequencies: Frequencies | None = None
+    parts: tuple[ColumnFacts, ...] = ()
 
     @property
     def is_even(self) -> bool:
@@ -96,7 +98,8 @@ class Facts:
     the scans below, by index, as conditions on each scan leave them; of those in `chosen` a
     condition has left fewer rows by a value that only the query finds out. The rows of scans in
     `determined` follow from some columns of another scan, to which they were joined by a key.
-    `groups` have the common values of several columns of the one table that is read.
+    `groups` have the common values of several columns of the one table that is read. `parts` are
+    the inputs of a union below.
     """
 
     rows: float
@@ -108,6 +111,7 @@ class Facts:
     chosen: frozenset[int] = frozenset()
     determined: Mapping[int, Sequence[ColumnFacts]] = field(default_factory=dict)
     groups: Mapping[tuple[str, ...], CommonValues] = field(default_factory=dict)
+    parts: Sequence[Facts] = ()
 
     def with_rows(self, rows: float, at_most: float, evidence: str) -> Facts:
         """Return the same columns in fewer or more rows."""
@@ -158,30 +162,92 @@ def tuples(
     groups to expect among so many rows, in which null is a value; without, that in the whole
     domain.
     """
-    by_scan: dict[int | None, dict[str, ColumnFacts]] = {}
+    by_scan: dict[int, list[ColumnFacts]] = {}
+    others: list[ColumnFacts] = []
+    united: list[str] = []
     for id in dict.fromkeys(ids):
         column = facts.of(id)
-        by_scan.setdefault(column.origin and column.origin[0], {})[id] = column
-    total, words = 1.0, []
-    named = {scan: _names(columns.values()) for scan, columns in by_scan.items()}
-    for scan, columns in by_scan.items():
-        known = list(columns.values())
-        if scan is None:
-            count = math.prod(column.distinct for column in known)
-            how = "product of distinct counts" if len(known) > 1 else ""
-            count = count if rows is None else min(count, rows)
-        elif rows is None:
-            count, how = _domain(facts, scan, known, kept)
+        if rows is not None and facts.parts and len(column.parts) == len(facts.parts):
+            united.append(id)
+        elif column.origin is None:
+            others.append(column)
         else:
-            # Of two that follow from each other, one counts.
-            own = named.pop(scan)
-            if _follows(facts, scan, named):
-                continue
-            named[scan] = own
-            count, how = _groups_of(facts, scan, known, kept, rows)
-        total *= count
+            by_scan.setdefault(column.origin[0], []).append(column)
+    counts = [] if rows is None or not united else [_united(facts, united, kept, rows)]
+    if others:
+        product = math.prod(column.distinct for column in others)
+        how = "product of distinct counts" if len(others) > 1 else ""
+        counts.append((product if rows is None else min(product, rows), how))
+    if rows is None:
+        counts += [_domain(facts, scan, columns, kept) for scan, columns in by_scan.items()]
+    else:
+        counts += _of_scans(facts, by_scan, kept, rows)
+    words = dict.fromkeys(how for _, how in counts if how)
+    return max(1.0, math.prod(count for count, _ in counts)), " and ".join(words)
+
+
+def _united(facts: Facts, ids: Sequence[str], kept: Kept, rows: float) -> tuple[float, str]:
+    """Return the groups among some rows of a union, as if no two inputs had the same."""
+    total = max(1.0, sum(part.rows for part in facts.parts))
+    counts, words = [], []
+    for index, part in enumerate(facts.parts):
+        of_part = replace(part, columns={id: facts.of(id).parts[index] for id in ids})
+        count, how = tuples(of_part, ids, kept, rows=rows * part.rows / total)
+        counts.append(min(count, rows * part.rows / total))
         words += [how] if how else []
-    return max(1.0, total), " and ".join(dict.fromkeys(words))
+    product = math.prod(facts.of(id).distinct for id in ids)
+    return min(math.fsum(counts), product), ", ".join(dict.fromkeys(words))
+
+
+def _of_scans(
+    facts: Facts, by_scan: Mapping[int, Sequence[ColumnFacts]], kept: Kept, rows: float
+) -> list[tuple[float, str]]:
+    """Return the groups among some rows that columns of each scan make.
+
+    Where the rows of several follow from keys of the same scan, these are at most those of its
+    keys together: sales of a day to a customer are fewer than days and customers.
+    """
+    named = {scan: _names(columns) for scan, columns in by_scan.items()}
+    by_base: dict[int, list[tuple[int, float, str]]] = {}
+    keys: dict[int, list[ColumnFacts]] = {}
+    for scan, columns in by_scan.items():
+        # Of two that follow from each other, one counts.
+        own = named.pop(scan)
+        if _follows(facts, scan, named):
+            continue
+        named[scan] = own
+        base, of_base = _base(facts, scan)
+        keys.setdefault(base, []).extend(of_base or columns)
+        by_base.setdefault(base, []).append((scan, *_groups_of(facts, scan, columns, kept, rows)))
+    counts = []
+    for base, found in by_base.items():
+        count = math.prod(count for _, count, _ in found)
+        how = " and ".join(dict.fromkeys(how for _, _, how in found if how))
+        if len(found) > 1:
+            fewer, words = _groups(facts, base, keys[base], kept, rows)
+            count, how = (fewer, words or how) if fewer < count else (count, how)
+        counts.append((count, how))
+    return counts
+
+
+def _base(facts: Facts, scan: int) -> tuple[int, Sequence[ColumnFacts]]:
+    """Return the scan from whose keys the rows of another follow at last, and these keys."""
+    found: Sequence[ColumnFacts] = ()
+    for base, keys in _bases(facts, scan):
+        scan, found = base, keys
+    return scan, found
+
+
+def _bases(facts: Facts, scan: int) -> Iterator[tuple[int, Sequence[ColumnFacts]]]:
+    """Yield the scans from whose keys the rows of another follow, one after the other."""
+    seen = {scan}
+    while keys := facts.determined.get(scan, ()):
+        scans = {key.origin[0] for key in keys if key.origin is not None}
+        if len(scans) != 1 or scans & seen or any(key.origin is None for key in keys):
+            return
+        [scan] = scans
+        seen.add(scan)
+        yield scan, keys
 
 
 def _names(columns: Iterable[ColumnFacts]) -> frozenset[str]:
@@ -207,7 +273,7 @@ def _domain(
     return most, "product of distinct counts"
 
 
-def _follows(facts: Facts, scan: int, named: Mapping[int | None, frozenset[str]]) -> bool:
+def _follows(facts: Facts, scan: int, named: Mapping[int, frozenset[str]]) -> bool:
     """Whether the rows of a scan follow from columns of others that are grouped by as well."""
     keys = facts.determined.get(scan, ())
     origins = [key.origin for key in keys if key.origin is not None]
@@ -223,14 +289,8 @@ def _groups_of(
 ) -> tuple[float, str]:
     """Return the groups among some rows, at most those of the keys that the scan's rows follow."""
     count, how = _groups(facts, scan, columns, kept, rows)
-    seen = {scan}
-    while keys := facts.determined.get(scan, ()):
-        scans = {key.origin[0] for key in keys if key.origin is not None}
-        if len(scans) != 1 or scans & seen or any(key.origin is None for key in keys):
-            break
-        [scan] = scans
-        seen.add(scan)
-        fewer, words = _groups(facts, scan, keys, kept, rows)
+    for base, keys in _bases(facts, scan):
+        fewer, words = _groups(facts, base, keys, kept, rows)
         if fewer < count:
             count, how = fewer, words or how
     return count, how

@@ -350,3 +350,19 @@ def test_frequencies_are_of_rows_that_have_a_value(values: list[Any]) -> None:
     assert dict(counted.shares) == {b"a" if values[0] == "a" else 1.5: 0.75}
     none = SampledRows(lambda _: table.slice(0, 0), 0, 0.0, is_whole=True).frequencies("v")
     assert none is None
+
+
+def test_groups_by_columns_of_two_dimensions_are_at_most_pairs_of_their_keys() -> None:
+    # A ticket of twelve rows is of one day and one customer.
+    tickets = np.repeat(np.arange(5_000), 12)
+    sales = pl.DataFrame({"day": tickets % 97, "of": tickets * 31 % 2_000})
+    days = pl.DataFrame({"d": np.arange(97)}).with_columns((pl.col("d") * 3).alias("date"))
+    people = pl.DataFrame({"p": np.arange(2_000)}).with_columns((pl.col("p") * 7).alias("name"))
+    left, one, other = Relation(sales, 0), Relation(days, 1), Relation(people, 2)
+    facts = replace(left.facts(), samples={0: blocks_of(left, 16_384)})
+    made = joined(facts, one.sampled(), "INNER", [equal("day", "d")], NOTHING)
+    made = joined(made, other.sampled(), "INNER", [equal("of", "p")], NOTHING)
+    for names, true in ((["date", "name"], 5_000), (["day", "name"], 5_000), (["date"], 97)):
+        count, _ = tuples(made, names, NOTHING, rows=made.rows)
+        # The product of 97 days and 2,000 people is more than the rows.
+        assert q_error(count, true) <= 1.35, names
