@@ -131,6 +131,37 @@ def test_plans_of_cached_tables_are_as_they_were(shop: SparkSession) -> None:
         shop.catalog.dropTempView("few")
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "o_day % 7",
+        "o_day div 100, c_nation",
+        "date_add(date '2020-01-31', int(o_day * 9)), c_nation % 2",
+        "case when o_day < 9 then null else hex(c_nation) end",
+        "year(date_add(date '2020-01-31', int(o_day * 9)))",
+    ],
+)
+def test_groups_by_what_a_query_computes(shop: SparkSession, keys: str) -> None:
+    shop.conf.set("spark.sql.cbo.joinReorder.enabled", "false")
+    rows = shop.sql(
+        f"select {keys}, count(*) n from orders join customers on o_customer = c_id "
+        f"where o_day < 200 group by {keys}"
+    )
+    expected, true = max(estimates(rows)["Aggregate"]), rows.count()
+    assert true / 1.25 <= expected <= 1.25 * true or "case" in keys
+    # Those of two tables together are computed of neither's rows alone.
+    assert expected < 60_000
+
+
+def test_groups_of_a_union_are_not_those_of_its_first_input(shop: SparkSession) -> None:
+    rows = shop.sql("""
+        select n % 50 as k, count(*) from (
+          select l_quantity % 2 as n from lines union all select o_day from orders
+        ) group by n % 50
+    """)
+    assert max(estimates(rows)["Aggregate"]) >= rows.count() == 50
+
+
 def test_sampled_rows_reach_spark_once(shop: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[list[str]] = []
 

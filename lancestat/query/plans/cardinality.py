@@ -85,7 +85,7 @@ def _is_known(operator: Operator, inputs: Sequence[Facts]) -> bool:
         case "aggregate":
             keys = map(OutputColumn.of_message, operator.details["keys"])
             return all(
-                id in columns for key in keys for id in ((key.of,) if key.of else key.sources)
+                id in columns for key in keys if key.values is None for id in _columns_of(key)
             )
     return True
 
@@ -213,7 +213,7 @@ def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]
     keys = [OutputColumn.of_message(key) for key in operator.details["keys"]]
     if not keys:
         return _with_columns(below, operator.columns, Facts(1.0, 1.0, "one group"))
-    ids = [id for key in keys for id in ((key.of,) if key.of else key.sources)]
+    below, ids = _with_values(below, keys)
     groups, evidence = tuples(below, ids, estimator.kept, rows=below.rows)
     groups = max(1.0, min(groups, below.rows))
     # Groups of some rows are at most these rows; a product of counts is mostly too many.
@@ -232,6 +232,32 @@ def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]
         if column.id is not None
     }
     return replace(made, columns=values, unique=unique)
+
+
+def _columns_of(key: OutputColumn) -> Sequence[str]:
+    return (key.of,) if key.of else key.sources
+
+
+def _with_values(below: Facts, keys: Sequence[OutputColumn]) -> tuple[Facts, list[str]]:
+    """Return the facts with computed keys as columns of their tables, and the ids of all keys."""
+    columns, samples, ids = dict(below.columns), dict(below.samples), list[str]()
+    for index, key in enumerate(keys):
+        values = key.values or {}
+        sample = samples.get(values.get("scan", -1))
+        codes = np.frombuffer(base64.b64decode(values.get("codes", "")), np.uint8)
+        if sample is None or not sample.size or len(codes) != sample.size:
+            ids.extend(_columns_of(key))
+            continue
+        id = key.of or f"key {index}"
+        name, distinct = f"\0{id}", float(codes.max()) + 1
+        columns[id] = ColumnFacts(
+            distinct,
+            origin=(values["scan"], name),
+            rows_per_value=max(1.0, sample.rows / distinct),
+        )
+        samples[values["scan"]] = sample.with_column(name, pa.array(codes))
+        ids.append(id)
+    return replace(below, columns=columns, samples=samples), ids
 
 
 _COUNT = column_type(pa.int64())

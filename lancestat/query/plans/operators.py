@@ -42,7 +42,8 @@ class OutputColumn:
 
     `of` is the column that it is, under another number. `sources` are all that it is computed from
     otherwise. `key` is the index of the grouping expression that it is. `is_count` is whether it is
-    the number of rows of a group.
+    the number of rows of a group. `values` numbers the values of a key that is computed of a scan's
+    columns, in the rows of its sample.
     """
 
     id: str | None
@@ -50,6 +51,7 @@ class OutputColumn:
     sources: tuple[str, ...] = ()
     key: int | None = None
     is_count: bool = False
+    values: Json | None = None
 
     @classmethod
     def of_message(cls, message: Json) -> OutputColumn:
@@ -59,6 +61,7 @@ class OutputColumn:
             tuple(message.get("from", ())),
             message.get("key"),
             message.get("is_count", False),
+            message.get("values"),
         )
 
 

@@ -69,6 +69,20 @@ class SampledRows:
         both = passing if self.passing is None else self.passing & passing
         return replace(self, passing=both, rows=rows)
 
+    def with_column(self, name: str, values: pa.Array) -> SampledRows:
+        """Return the rows with one more column, of which there are values for the whole sample."""
+
+        def columns(names: Collection[str]) -> pa.Table | None:
+            others = [other for other in names if other != name]
+            if len(others) == len(names):
+                return self.columns(names)
+            rows = self.columns(others) if others else None
+            if rows is None:
+                return None if others else pa.table({name: values})
+            return rows.append_column(name, values)
+
+        return replace(self, columns=columns)
+
     def distinct(self, names: Collection[str]) -> float | None:
         """Return the distinct tuples in the rows that these stand for; null is a value, too.
 

@@ -7,7 +7,9 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -44,6 +46,9 @@ final class PlanQuestion {
   final List operators = new ArrayList();
   private final ArrayNode json = LanceRelation.JSON.createArrayNode();
   private LanceTable table;
+  // By the numbers of attributes: the scans that they are read by, and what computes them.
+  private final Map sources = new HashMap();
+  private final Map computed = new HashMap();
 
   PlanQuestion(LogicalPlan plan) {
     add(plan, true);
@@ -114,6 +119,7 @@ final class PlanQuestion {
     } else if (plan instanceof Project) {
       kind = "project";
       node.set("columns", columns(((Project) plan).projectList().iterator(), new ArrayList()));
+      remember(((Project) plan).projectList().iterator());
     } else if (plan instanceof Aggregate) {
       kind = "aggregate";
       aggregate(node, (Aggregate) plan);
@@ -133,6 +139,7 @@ final class PlanQuestion {
       while (children.hasNext()) {
         inputs.add(ids(((LogicalPlan) children.next()).output().iterator()));
       }
+      forget(plan.output().iterator());
     } else if (plan instanceof Expand) {
       kind = "expand";
       expand(node, (Expand) plan);
@@ -164,6 +171,7 @@ final class PlanQuestion {
     while (output.hasNext()) {
       Attribute attribute = (Attribute) output.next();
       names.put(id(attribute), attribute.name());
+      sources.put(attribute.exprId(), new Source(scan, operators.size()));
     }
     return "scan";
   }
@@ -216,16 +224,86 @@ final class PlanQuestion {
     }
   }
 
-  private static void aggregate(ObjectNode node, Aggregate plan) {
+  private void aggregate(ObjectNode node, Aggregate plan) {
     ArrayNode keys = node.putArray("keys");
     List grouping = new ArrayList();
     Iterator expressions = plan.groupingExpressions().iterator();
     while (expressions.hasNext()) {
       Expression key = (Expression) expressions.next();
       grouping.add(key);
-      keys.add(column(LanceRelation.JSON.createObjectNode(), key));
+      ObjectNode described = column(LanceRelation.JSON.createObjectNode(), key);
+      describeValues(described, key);
+      keys.add(described);
     }
     node.set("columns", columns(plan.aggregateExpressions().iterator(), grouping));
+  }
+
+  private void remember(Iterator expressions) {
+    while (expressions.hasNext()) {
+      Object named = expressions.next();
+      if (named instanceof Alias) {
+        computed.put(((Alias) named).exprId(), ((Alias) named).child());
+      }
+    }
+  }
+
+  /** A union has the numbers of its first input for the columns of all. */
+  private void forget(Iterator attributes) {
+    while (attributes.hasNext()) {
+      Object number = ((Attribute) attributes.next()).exprId();
+      sources.remove(number);
+      computed.remove(number);
+    }
+  }
+
+  /** Says which rows of a scan's sample have the same value of a key that is computed of them. */
+  private void describeValues(ObjectNode column, Expression key) {
+    Expression value = inlined(key);
+    if (value == null || value instanceof Attribute || !ScanSample.evaluates(value)) {
+      return;
+    }
+    Source source = null;
+    Iterator references = value.references().iterator();
+    while (references.hasNext()) {
+      Source other = (Source) sources.get(((Attribute) references.next()).exprId());
+      if (source != null && source.index != other.index) {
+        return;
+      }
+      source = other;
+    }
+    byte[] codes = source == null ? null : source.scan.sample.coded(value);
+    if (codes != null) {
+      column.putObject("values").put("scan", source.index).put("codes", codes);
+    }
+  }
+
+  /** An expression of columns that scans read; null where it needs others. */
+  private Expression inlined(Expression value) {
+    Map columns = new HashMap();
+    Iterator references = value.references().iterator();
+    while (references.hasNext()) {
+      Attribute column = (Attribute) references.next();
+      Expression known = column;
+      if (!sources.containsKey(column.exprId())) {
+        Expression by = (Expression) computed.get(column.exprId());
+        known = by == null ? null : inlined(by);
+      }
+      if (known == null) {
+        return null;
+      }
+      columns.put(column.exprId(), known);
+    }
+    return Conditions.replaced(value, columns);
+  }
+
+  private static final class Source {
+    final LanceScan scan;
+    final int index;
+
+    Source(LanceScan scan, int index) {
+      this.scan = scan;
+      this.index = index;
+    }
   }
 
   private static ArrayNode columns(Iterator expressions, List grouping) {

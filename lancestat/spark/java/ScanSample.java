@@ -16,9 +16,12 @@ import org.apache.spark.sql.catalyst.expressions.Unevaluable;
 /** Rows of the fragments that a scan reads, on which Spark's own expressions are evaluated. */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
 final class ScanSample {
+  private static final int MOST_CODES = 256;
+
   private final LanceScan scan;
-  // By the canonical form of the condition.
+  // By the canonical forms of conditions and other expressions.
   private final Map passing = new HashMap();
+  private final Map coded = new HashMap();
   private int size;
 
   ScanSample(LanceScan scan) {
@@ -46,9 +49,43 @@ final class ScanSample {
   synchronized BitSet passing(Expression condition) {
     Expression key = (Expression) condition.canonicalized();
     if (!passing.containsKey(key)) {
-      passing.put(key, evaluated(condition));
+      passing.put(key, passed(condition));
     }
     return (BitSet) passing.get(key);
+  }
+
+  /**
+   * A number of each row's value of an expression, the same for the same value; null where that
+   * cannot be said, and where there are more values than a byte has.
+   */
+  synchronized byte[] coded(Expression value) {
+    Expression key = (Expression) value.canonicalized();
+    if (!coded.containsKey(key)) {
+      Object[] rows = evaluated(value);
+      coded.put(key, rows == null ? null : coded(rows));
+    }
+    return (byte[]) coded.get(key);
+  }
+
+  private static byte[] coded(Object[] rows) {
+    Map codes = new HashMap();
+    byte[] made = new byte[rows.length];
+    for (int at = 0; at < made.length; at++) {
+      Object value = rows[at];
+      if (value != null && !(value instanceof Comparable)) {
+        return null;
+      }
+      Integer code = (Integer) codes.get(value);
+      if (code == null) {
+        if (codes.size() == MOST_CODES) {
+          return null;
+        }
+        code = Integer.valueOf(codes.size());
+        codes.put(value, code);
+      }
+      made[at] = code.byteValue();
+    }
+    return made;
   }
 
   /** The number of rows, once some were asked for. */
@@ -56,11 +93,25 @@ final class ScanSample {
     return size;
   }
 
-  private BitSet evaluated(Expression condition) {
+  private BitSet passed(Expression condition) {
+    Object[] rows = evaluated(condition);
+    if (rows == null) {
+      return null;
+    }
+    size = rows.length;
+    BitSet passing = new BitSet();
+    for (int at = 0; at < size; at++) {
+      passing.set(at, Boolean.TRUE.equals(rows[at]));
+    }
+    return passing;
+  }
+
+  /** The values of an expression in all rows; null where it cannot be evaluated. */
+  private Object[] evaluated(Expression value) {
     try {
       Map places = new HashMap();
       List names = new ArrayList();
-      scala.collection.Iterator columns = condition.references().iterator();
+      scala.collection.Iterator columns = value.references().iterator();
       while (columns.hasNext()) {
         Attribute column = (Attribute) columns.next();
         Expression bound = new BoundReference(names.size(), column.dataType(), true);
@@ -68,7 +119,7 @@ final class ScanSample {
         names.add(column.name());
       }
       Object[][] sampled = names.isEmpty() ? null : scan.table.sampled.of(scan.question, names);
-      return sampled == null ? null : passing(Conditions.replaced(condition, places), sampled);
+      return sampled == null ? null : evaluated(Conditions.replaced(value, places), sampled);
     } catch (Throwable error) {
       // As a cast that fails in ANSI mode, whose error has a value of a row.
       Failure.requireSurvivable(error);
@@ -77,17 +128,16 @@ final class ScanSample {
     }
   }
 
-  private BitSet passing(Expression condition, Object[][] values) {
-    size = values[0].length;
-    BitSet passing = new BitSet();
-    Object[] row = new Object[values.length];
+  private static Object[] evaluated(Expression value, Object[][] columns) {
+    Object[] made = new Object[columns[0].length];
+    Object[] row = new Object[columns.length];
     InternalRow input = new GenericInternalRow(row);
-    for (int at = 0; at < size; at++) {
+    for (int at = 0; at < made.length; at++) {
       for (int i = 0; i < row.length; i++) {
-        row[i] = values[i][at];
+        row[i] = columns[i][at];
       }
-      passing.set(at, Boolean.TRUE.equals(condition.eval(input)));
+      made[at] = value.eval(input);
     }
-    return passing;
+    return made;
   }
 }

@@ -234,3 +234,34 @@ def test_groups_of_a_union_are_those_of_its_inputs() -> None:
     for facts in made[4:]:
         # All inputs have the same classes, which the estimate does not know.
         assert facts is not None and 400 <= facts.rows <= 1_200
+
+
+@pytest.mark.parametrize("of", [None, "year"])
+def test_groups_by_values_that_spark_computes(of: str | None) -> None:
+    days = Relation(pl.DataFrame({"day": RANDOM.integers(0, 2_500, 60_000)}), 0)
+    sampled = days.sampled(8_192)
+    rows = pl.from_arrow(sampled.samples[0].columns(["day"]))
+    assert isinstance(rows, pl.DataFrame)
+    codes = base64.b64encode((rows["day"] // 365).to_numpy().astype(np.uint8).tobytes()).decode()
+    key = {"of": of, "from": ["day"], "values": {"scan": 0, "codes": codes}}
+    groups = operator("aggregate", 0, keys=[key], columns=[{"id": "y", "of": of, "key": 0}])
+    both = operator("aggregate", 0, keys=[key, {"of": "day"}], columns=[])
+    made = Estimator(
+        read_operators([operator("scan", scan=0), groups, both]),
+        lambda index, operator: sampled,
+        NOTHING,
+    ).facts
+    # Of 2,500 days there are seven years; days with their years are no more than days.
+    for facts, true in zip(made[1:], (7, 2_500), strict=True):
+        assert facts is not None and q_error(facts.rows, true) <= 1.05
+
+
+def test_other_rows_than_those_of_the_sample_say_nothing_of_a_key() -> None:
+    key = {"from": ["oc"], "values": {"scan": 0, "codes": base64.b64encode(b"ab").decode()}}
+    groups = operator("aggregate", 0, keys=[key], columns=[])
+    made = Estimator(
+        read_operators([operator("scan", scan=0), groups]),
+        lambda index, operator: ORDERS.sampled(4_096),
+        NOTHING,
+    ).facts[1]
+    assert made is not None and q_error(made.rows, 1_000) <= 1.05
