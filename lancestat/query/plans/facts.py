@@ -254,11 +254,16 @@ def _names(columns: Iterable[ColumnFacts]) -> frozenset[str]:
     return frozenset(column.origin[1] for column in columns if column.origin)
 
 
+def _rows_of(columns: Sequence[ColumnFacts]) -> float:
+    """Return how many rows of one table have the values that are left of columns."""
+    return min(column.distinct * column.rows_per_value for column in columns)
+
+
 def _limits(columns: Sequence[ColumnFacts]) -> tuple[float, float]:
     """Return how many tuples of columns of one table there are at least, and at most."""
-    least = max(column.distinct for column in columns)
-    most = max(least, columns[0].distinct * columns[0].rows_per_value)
-    return least, min(math.prod(column.distinct for column in columns), most)
+    rows = _rows_of(columns)
+    least = min(rows, max(column.distinct for column in columns))
+    return least, min(math.prod(column.distinct for column in columns), rows)
 
 
 def _domain(
@@ -302,7 +307,7 @@ def _groups(
     """Return the groups among some rows that columns of one table make."""
     least, most = _limits(columns)
     with_null = math.prod(1 + 1 / c.distinct if c.nulls else 1.0 for c in columns)
-    whole = max(most, columns[0].distinct * columns[0].rows_per_value)
+    whole = max(most, _rows_of(columns))
     sample = facts.samples.get(scan)
     names = _names(columns)
     known = kept.distinct(scan, names) if len(columns) > 1 else columns[0].distinct

@@ -379,7 +379,7 @@ def _key_columns(
     keys = {}
     for a, b in pairs:
         low, high = _overlap(narrowed(left, a), narrowed(right, b))
-        distinct = min(left.of(a).distinct, right.of(b).distinct)
+        distinct = min(left.of(a).among(left.rows), right.of(b).among(right.rows))
         counts = left.of(a).counts | right.of(b).counts
         for id, column in ((a, left.of(a)), (b, right.of(b))):
             kept = replace(column.equals_one(distinct), counted_in=counts)

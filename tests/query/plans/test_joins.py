@@ -183,3 +183,16 @@ def test_rows_of_a_proven_reference_have_partners(is_proven: bool, is_filtered: 
         assert rest.rows > 200
     outer = joined(letters.sampled(4_096), right, "LEFT OUTER", [equal("to", "id")], kept)
     assert outer.rows == pytest.approx(len(letters.rows), rel=0.01)
+
+
+def test_rows_that_a_semi_join_leaves_have_fewer_pairs_of_keys() -> None:
+    # Both sides have the items of one kind: of their pairs, not of all, one is looked for.
+    items = Relation(pl.DataFrame({"i": np.arange(300)}).with_columns(kind=pl.col("i") % 20), 4)
+    kind = where(items.sampled(), items, pl.col("kind") == 3)
+    kept = Joint(SALES, RETURNS, items)
+    left = joined(RETURNS.sampled(2_048), kind, "LEFT SEMI", [equal("r_item", "i")], kept)
+    right = joined(SALES.sampled(8_192), kind, "LEFT SEMI", [equal("item", "i")], kept)
+    pairs = [equal("r_item", "item"), equal("r_ticket", "ticket")]
+    made = joined(left, right, "INNER", pairs, kept)
+    true = len(RETURNS.rows.filter(pl.col("r_item") % 20 == 3))
+    assert q_error(made.rows, true) <= 1.5
