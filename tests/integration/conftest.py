@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lancestat.query.read.planning_service import PlanningService
-from lancestat.spark.session import start_session
+from lancestat.spark.session import session_class, start_session
 from lancestat.spec.model import Target
 from tests.integration.planned import with_cbo
 
@@ -42,6 +42,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session(target, "lancestat tests", is_short_lived=True)
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _active_session(request: pytest.FixtureRequest) -> None:
+    """Make the shared session the active one of the thread, as it is before other tests.
+
+    Spark makes active what DataFrames are created with, and reads its configuration elsewhere.
+    """
+    if "spark" in request.fixturenames:
+        spark = request.getfixturevalue("spark")
+        session_class(spark).setActiveSession(spark._jsparkSession)
 
 
 @pytest.fixture(scope="module")

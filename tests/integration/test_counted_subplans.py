@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
@@ -76,13 +77,15 @@ QUERIES = {
 @pytest.fixture
 def tables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[frozenset[str], str]:
+) -> Iterator[dict[frozenset[str], str]]:
     """The tables as views; their names by their columns."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     for name, columns in TABLES.items():
         pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
         spark.read.parquet(str(tmp_path / f"{name}.parquet")).createOrReplaceTempView(name)
-    return {frozenset(columns): name for name, columns in TABLES.items()}
+    yield {frozenset(columns): name for name, columns in TABLES.items()}
+    for name in TABLES:
+        spark.catalog.dropTempView(name)
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -153,6 +153,25 @@ def test_groups_by_what_a_query_computes(shop: SparkSession, keys: str) -> None:
     assert expected < 60_000
 
 
+def test_conditions_on_sums_of_groups(tmp_path: Path, session: SparkSession) -> None:
+    orders = np.repeat(np.arange(30_000), 4)
+    pieces = np.where(orders % 1_000 == 0, 500, 25)
+    price = pa.array(pieces.astype(float)).cast(pa.decimal128(15, 2))
+    rows = pa.table({"id": orders, "pieces": pieces, "price": price})
+    lance.write_dataset(rows, tmp_path / "positions.lance")
+    project = write_project(tmp_path, "positions")
+    project.run().raise_for_status()
+    for key, value in CONF.items():
+        session.conf.set(key, value)
+    project.attach(session)
+    for column in ("pieces", "price"):
+        found = session.sql(f"select id from positions group by id having sum({column}) > 300")
+        assert found.count() == 30
+        # Without the sums of sampled groups, a third of all.
+        assert 10 <= min(estimates(found)["Filter"]) <= 120
+    session.catalog.dropTempView("positions")
+
+
 def test_groups_of_a_union_are_not_those_of_its_first_input(shop: SparkSession) -> None:
     rows = shop.sql("""
         select n % 50 as k, count(*) from (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancestat.lake.snapshot import Field
@@ -227,7 +229,7 @@ def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]
     covered = {column.key for column in columns if column.key is not None}
     unique = frozenset((grouped,)) if len(covered) == len(keys) else frozenset()
     values = {
-        column.id: _grouped(below, column, keys, groups)
+        column.id: _grouped(below, column, keys, ids, groups)
         for column in columns
         if column.id is not None
     }
@@ -265,11 +267,28 @@ _COUNTED = Field(-1, "count", pa.int64(), nullable=False, spark_type="bigint")
 
 
 def _grouped(
-    below: Facts, column: OutputColumn, keys: Sequence[OutputColumn], groups: float
+    below: Facts,
+    column: OutputColumn,
+    keys: Sequence[OutputColumn],
+    ids: Sequence[str],
+    groups: float,
 ) -> ColumnFacts:
     if column.is_count:
         mean = below.rows / max(1.0, groups)
-        return ColumnFacts(min(groups, mean * 4), type=_COUNT, field=_COUNTED, mean_count=mean)
+        return ColumnFacts(
+            min(groups, mean * 4),
+            type=_COUNT,
+            field=_COUNTED,
+            mean_count=mean,
+            of_groups=_of_groups(below, ids, None, mean),
+        )
+    if column.sum_of is not None and (added := below.of(column.sum_of)).type is not None:
+        return ColumnFacts(
+            groups,
+            type=added.type,
+            field=Field(-1, "sum", pa.null(), nullable=True, spark_type=column.type),
+            of_groups=_of_groups(below, ids, added, below.rows / max(1.0, groups)),
+        )
     if column.key is None and column.of is None:
         return ColumnFacts(groups)
     key = column if column.key is None else keys[column.key]
@@ -284,6 +303,21 @@ def _grouped(
         rows_per_value=groups / max(1.0, distinct),
         counted_in=frozenset(),
     )
+
+
+def _of_groups(
+    below: Facts, ids: Sequence[str], added: ColumnFacts | None, mean: float
+) -> Callable[[], npt.NDArray[np.float64] | None] | None:
+    """Return what gives the sizes of sampled groups, or the sums of a column there."""
+    columns = [*map(below.of, ids), *([] if added is None else [added])]
+    origins = [column.origin for column in columns if column.origin is not None]
+    scans = {scan for scan, _ in origins}
+    if len(origins) < len(columns) or len(scans) != 1 or not scans <= below.samples.keys():
+        return None
+    sample, names = below.samples[scans.pop()], [name for _, name in origins]
+    if added is None:
+        return functools.cache(lambda: sample.of_groups(names, None, None, mean))
+    return functools.cache(lambda: sample.of_groups(names[:-1], names[-1], added.type, mean))
 
 
 def _join(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:

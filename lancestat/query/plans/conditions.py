@@ -154,7 +154,7 @@ def _modelled(
         else:
             shares.append(_share_of(facts, condition, filter))
             evidence.append("guess" if filter is None and not condition.compares else "model")
-    for share, ids in _of_groups(facts, by_column):
+    for share, ids in _by_groups(facts, by_column):
         for id in ids:
             columns[id] = facts.of(id).equals_one()
             del by_column[id]
@@ -178,7 +178,7 @@ def _modelled(
     return Share(expected, at_most, words, len(shares)), columns
 
 
-def _of_groups(
+def _by_groups(
     facts: Facts, by_column: Mapping[str, Sequence[Filter]]
 ) -> Iterator[tuple[float, Sequence[str]]]:
     """Yield the share of rows that have one value in each column of a group, where it is certain.
@@ -331,10 +331,12 @@ def _on_column(
                     case _:
                         low = max(low, at + beside * (operator is Operator.GREATER))
     present = 1 - column.nulls
-    if points is not None and column.mean_count is not None:
+    if points is not None and _of_groups(column, 0, 0) is not None:
         known = [number for point in points if (number := _number(point, column)) is not None]
-        share = min(1.0, sum(_of_count(column.mean_count, number, number) for number in known))
-        return present * share, column.equals_one(float(max(1, len(points)))), "sizes of groups"
+        found = [each for number in known if (each := _of_groups(column, number, number))]
+        how = found[0][1] if found else "count"
+        share = min(1.0, math.fsum(each for each, _ in found))
+        return present * share, column.equals_one(float(max(1, len(points)))), how
     if points is not None:
         share, how = _of_points(column, points, low, high)
         numbers = [_number(point, column) for point in points]
@@ -427,6 +429,20 @@ def range_share(column: ColumnFacts, low: float, high: float) -> float:
     return _of_range(column, low, high)[0]
 
 
+def _of_groups(column: ColumnFacts, low: float, high: float) -> tuple[float, str] | None:
+    """Return the share of groups with a count or a sum between two bounds, None of other columns.
+
+    Where no sampled group is there, it is half of one.
+    """
+    values = None if column.of_groups is None else column.of_groups()
+    if values is not None:
+        hits = np.searchsorted(values, high, "right") - np.searchsorted(values, low, "left")
+        return max(float(hits), 0.5) / len(values), "sampled groups"
+    if column.mean_count is not None:
+        return _of_count(column.mean_count, low, high), "sizes of groups"
+    return None
+
+
 def _of_count(mean: float, low: float, high: float) -> float:
     """Return the share of groups with so many rows, as if their sizes were geometric."""
     more = 1 - 1 / max(1.0, mean)
@@ -436,8 +452,8 @@ def _of_count(mean: float, low: float, high: float) -> float:
 
 
 def _of_range(column: ColumnFacts, low: float, high: float) -> tuple[float, str]:
-    if column.mean_count is not None:
-        return _of_count(column.mean_count, low, high), "sizes of groups"
+    if (of_groups := _of_groups(column, low, high)) is not None:
+        return of_groups
     if column.low is None or column.high is None:
         return UNKNOWN_SHARE, "guess"
     if high < column.low or low > column.high or low > high:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from lancestat.lake.snapshot import Field
 from lancestat.query.plans.frequencies import Frequencies
@@ -38,6 +41,7 @@ class ColumnFacts:
         rows_per_value: Of the table: how many rows have each value.
         type: That of the table's column.
         mean_count: Of a count of rows of groups: its mean.
+        of_groups: Returns the counts or sums of sampled groups, as `SampledRows.of_groups`.
         counted_in: Columns of scans in whose rows its values occur as often as here, relative to
             each other, or as the product of those where there are several; `origin` if None. With
             none each value occurs as often as any other.
@@ -55,6 +59,7 @@ class ColumnFacts:
     type: ColumnType | None = None
     field: Field | None = None
     mean_count: float | None = None
+    of_groups: Callable[[], npt.NDArray[np.float64] | None] | None = None
     counted_in: frozenset[Origin] | None = None
     frequencies: Frequencies | None = None
     parts: tuple[ColumnFacts, ...] = ()
@@ -254,16 +259,11 @@ def _names(columns: Iterable[ColumnFacts]) -> frozenset[str]:
     return frozenset(column.origin[1] for column in columns if column.origin)
 
 
-def _rows_of(columns: Sequence[ColumnFacts]) -> float:
-    """Return how many rows of one table have the values that are left of columns."""
-    return min(column.distinct * column.rows_per_value for column in columns)
-
-
 def _limits(columns: Sequence[ColumnFacts]) -> tuple[float, float]:
     """Return how many tuples of columns of one table there are at least, and at most."""
-    rows = _rows_of(columns)
-    least = min(rows, max(column.distinct for column in columns))
-    return least, min(math.prod(column.distinct for column in columns), rows)
+    least = max(column.distinct for column in columns)
+    most = max(least, *(column.distinct * column.rows_per_value for column in columns))
+    return least, min(math.prod(column.distinct for column in columns), most)
 
 
 def _domain(
@@ -271,7 +271,9 @@ def _domain(
 ) -> tuple[float, str]:
     if len(columns) == 1:
         return columns[0].distinct, ""
-    _, most = _limits(columns)
+    # Rows without null that have the values which are left of each column, if those are not rare.
+    rows = min(column.distinct * column.rows_per_value for column in columns)
+    most = min(rows, math.prod(column.distinct for column in columns))
     known = kept.distinct(scan, _names(columns))
     if known is not None:
         return min(known, most), f"joint count of {len(columns)} columns"
@@ -307,7 +309,7 @@ def _groups(
     """Return the groups among some rows that columns of one table make."""
     least, most = _limits(columns)
     with_null = math.prod(1 + 1 / c.distinct if c.nulls else 1.0 for c in columns)
-    whole = max(most, _rows_of(columns))
+    whole = max(most, *(column.distinct * column.rows_per_value for column in columns))
     sample = facts.samples.get(scan)
     names = _names(columns)
     known = kept.distinct(scan, names) if len(columns) > 1 else columns[0].distinct

@@ -42,7 +42,8 @@ class OutputColumn:
 
     `of` is the column that it is, under another number. `sources` are all that it is computed from
     otherwise. `key` is the index of the grouping expression that it is. `is_count` is whether it is
-    the number of rows of a group. `values` numbers the values of a key that is computed of a scan's
+    the number of rows of a group; else it may be the sum, of a Spark type, of the column `sum_of`.
+    `values` numbers the values of a key that is computed of a scan's
     columns, in the rows of its sample.
     """
 
@@ -52,6 +53,8 @@ class OutputColumn:
     key: int | None = None
     is_count: bool = False
     values: Json | None = None
+    sum_of: str | None = None
+    type: str = ""
 
     @classmethod
     def of_message(cls, message: Json) -> OutputColumn:
@@ -62,6 +65,8 @@ class OutputColumn:
             message.get("key"),
             message.get("is_count", False),
             message.get("values"),
+            message.get("sum_of"),
+            message.get("type", ""),
         )
 
 

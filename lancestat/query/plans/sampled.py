@@ -24,8 +24,8 @@ Columns = Callable[[Collection[str]], pa.Table | None]
 FEWEST = 20
 # A value that is met so often, in so many blocks of rows, is frequent in the whole table, too.
 _OFTEN, _SEVERAL = 4, 3
-# No name of a column.
-_BLOCK = "\0block"
+# No names of columns.
+_BLOCK, _IS_CUT, _VALUE, _SIZE = "\0block", "\0is cut", "\0value", "\0size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,43 @@ class SampledRows:
         read = min(1.0, rows.num_rows / max(1.0, self.rows))
         once = float((met == 1).sum())
         return float(len(met) / (1 - (1 - read) * once / float(met.sum())))
+
+    def of_groups(
+        self, keys: Collection[str], value: str | None, type: ColumnType | None, mean: float
+    ) -> npt.NDArray[np.float64] | None:
+        """Return the sums of a column in groups of rows, sorted; without a column, their sizes.
+
+        They are of groups inside a block of the sample, if rows of a group stand side by side. None
+        where they do not: where the groups there have less than half of the `mean` rows of all.
+        """
+        import polars as pl
+
+        rows = self._passing(keys)
+        numbers = None if value is None or type is None else self._values(value, type)
+        if rows is None or not rows.num_rows or (value is not None and numbers is None):
+            return None
+        passing = slice(None) if self.passing is None else self.passing
+        blocks = np.arange(self.size) * (1 if self.is_whole else BLOCKS) // self.size
+        ends = np.diff(blocks, prepend=-1) + np.diff(blocks, append=BLOCKS)
+        is_cut = np.zeros(self.size, np.bool_) if self.is_whole else ends > 0
+        values = np.ones(self.size) if numbers is None else np.nan_to_num(numbers)
+        table = pl.from_arrow(rows)
+        assert isinstance(table, pl.DataFrame)
+        groups = (
+            table.with_columns(
+                pl.Series(_BLOCK, blocks[passing]),
+                pl.Series(_IS_CUT, is_cut[passing]),
+                pl.Series(_VALUE, values[passing]),
+            )
+            .group_by(*table.columns, _BLOCK)
+            .agg(pl.len().alias(_SIZE), pl.col(_VALUE).sum(), pl.col(_IS_CUT).any())
+            .filter(~pl.col(_IS_CUT))
+        )
+        fewest = 1 if self.is_whole else FEWEST
+        if len(groups) < fewest or float(groups[_SIZE].sum()) / len(groups) < mean / 2:
+            return None
+        made: npt.NDArray[np.float64] = groups[_VALUE].sort().to_numpy()
+        return made
 
     def within(self, name: str, type: ColumnType, low: float, high: float) -> float | None:
         """Return the share of values of a column, without nulls, that are between two bounds.

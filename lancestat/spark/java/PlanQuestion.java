@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Sum;
 import org.apache.spark.sql.catalyst.plans.ExistenceJoin;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
@@ -316,7 +317,12 @@ final class PlanQuestion {
           named instanceof Alias ? (Expression) ((Alias) named).child() : (Expression) named;
       column(column, value);
       if (value instanceof AggregateExpression) {
-        column.put("is_count", counts((AggregateExpression) value));
+        AggregateExpression aggregate = (AggregateExpression) value;
+        column.put("is_count", counts(aggregate));
+        if (sums(aggregate)) {
+          column.put("sum_of", id((Attribute) ((Sum) aggregate.aggregateFunction()).child()));
+          column.put("type", value.dataType().catalogString());
+        }
       }
       for (int i = 0; i < grouping.size(); i++) {
         if (value.semanticEquals((Expression) grouping.get(i))) {
@@ -329,6 +335,13 @@ final class PlanQuestion {
 
   private static boolean counts(AggregateExpression value) {
     return value.aggregateFunction() instanceof Count
+        && !value.isDistinct()
+        && value.filter().isEmpty();
+  }
+
+  private static boolean sums(AggregateExpression value) {
+    return value.aggregateFunction() instanceof Sum
+        && ((Sum) value.aggregateFunction()).child() instanceof Attribute
         && !value.isDistinct()
         && value.filter().isEmpty();
   }

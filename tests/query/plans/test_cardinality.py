@@ -14,7 +14,7 @@ from lancestat.query.plans.cardinality import Estimator
 from lancestat.query.plans.conditions import range_share
 from lancestat.query.plans.facts import ColumnFacts, Facts
 from lancestat.query.plans.operators import Operator, read_operators
-from tests.query.plans.relations import NOTHING, Relation, frame, q_error
+from tests.query.plans.relations import NOTHING, Relation, blocks_of, frame, q_error
 
 RANDOM = np.random.default_rng(9)
 ORDERS = Relation(frame(RANDOM, 20_000, o=10**9, oc=1_000), 0)
@@ -265,3 +265,59 @@ def test_other_rows_than_those_of_the_sample_say_nothing_of_a_key() -> None:
         NOTHING,
     ).facts[1]
     assert made is not None and q_error(made.rows, 1_000) <= 1.05
+
+
+# Lines of orders stand side by side: one to seven of up to 50 pieces, and a thousand with more.
+SIZES = RANDOM.integers(1, 8, 30_000)
+LINES = Relation(
+    pl.DataFrame(
+        {
+            "order": np.repeat(np.arange(30_000), SIZES),
+            "pieces": RANDOM.integers(1, 51, SIZES.sum()),
+        }
+    ).with_columns(
+        pl.when(pl.col("order") % 30 == 0).then(200).otherwise(pl.col("pieces")).alias("pieces")
+    ),
+    0,
+)
+
+
+@pytest.mark.parametrize("is_scattered", [False, True])
+@pytest.mark.parametrize("size", [None, 16_384])
+@pytest.mark.parametrize(("compares", "value"), [(">", 300), ("<", 60), (">", 2_000), ("=", 7)])
+def test_conditions_on_sums_and_sizes_of_groups(
+    compares: str, value: int, size: int | None, is_scattered: bool
+) -> None:
+    lines = (
+        Relation(LINES.rows.sample(fraction=1, shuffle=True, seed=1), 0) if is_scattered else LINES
+    )
+    sample = blocks_of(lines, size) if size else lines.sampled().samples[0]
+    facts = replace(lines.facts(), samples={0: sample})
+    columns = [
+        {"id": "n", "from": [], "is_count": True},
+        {"id": "s", "from": ["pieces"], "sum_of": "pieces", "type": "bigint"},
+    ]
+    group = operator("aggregate", 0, keys=[{"of": "order"}], columns=columns)
+    column = "n" if compares == "=" else "s"
+    condition = {"op": compares, "column": column, "type": "bigint", "value": str(value)}
+    having = operator("filter", 1, conditions=[{"columns": [column], "filter": condition}])
+    made = Estimator(
+        read_operators([operator("scan", scan=0), group, having]), lambda *_: facts, NOTHING
+    ).facts[2]
+    groups = lines.rows.group_by("order").agg(
+        pl.len().alias("n"), pl.col("pieces").sum().alias("s")
+    )
+    passes = {
+        ">": groups[column] > value,
+        "<": groups[column] < value,
+        "=": groups[column] == value,
+    }
+    true = int(passes[compares].sum())
+    assert made is not None
+    if size is None or not is_scattered:
+        # Half a group of a sample of some thousand is the least.
+        assert q_error(max(made.rows, 5), max(true, 5)) <= 1.3
+        assert made.evidence == "sampled groups"
+    else:
+        # Parts of groups say nothing of the whole.
+        assert made.evidence == ("sizes of groups" if column == "n" else "guess")

@@ -15,9 +15,17 @@ import pytest
 from lancestat.query.plans.facts import narrowed, tuples
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.sampled import SampledRows, is_among
-from lancestat.query.sampler import BLOCKS
 from lancestat.tables.statistics.column_type import column_type
-from tests.query.plans.relations import NOTHING, Joint, Relation, equal, q_error, true_rows, where
+from tests.query.plans.relations import (
+    NOTHING,
+    Joint,
+    Relation,
+    blocks_of,
+    equal,
+    q_error,
+    true_rows,
+    where,
+)
 
 RANDOM = np.random.default_rng(21)
 # Two centuries of days, of which sales have five years.
@@ -160,15 +168,6 @@ def test_groups_of_a_year_are_joined_with_that_year() -> None:
     made = joined(grouped, other, "INNER", [equal("m", "n")], NOTHING)
     # Without the bounds of the ten years, the domain would be the months of two centuries.
     assert q_error(made.rows, 365) <= 1.2
-
-
-def blocks_of(relation: Relation, size: int) -> SampledRows:
-    """A sample as the reader takes it: rows side by side, in blocks at even distances."""
-    total, each = len(relation.rows), size // BLOCKS
-    starts = np.arange(BLOCKS) * total // BLOCKS
-    taken = relation.rows[np.concatenate([np.arange(start, start + each) for start in starts])]
-    table = taken.to_arrow()
-    return SampledRows(lambda names: table.select(sorted(names)), size, float(total))
 
 
 @pytest.mark.parametrize("each", [1, 3, 12, 40])
