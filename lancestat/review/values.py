@@ -439,7 +439,13 @@ def _property(key: Key, value: Any) -> Property:
     if isinstance(json, list) and key.role is Role.REMARK:
         json = sorted({*json})
     text = _text(value, json) if key.words is None else key.words(value)
-    return Property(json, text, json, key=key)
+    value = json if key.canonical is None else _unordered(json)
+    return Property(value, text, json, key=key)
+
+
+def _unordered(json: Any) -> Any:
+    """Return a list that means the same in any order, in one; mappings in it stay as they are."""
+    return sorted(map(_unordered, json), key=repr) if isinstance(json, list) else json
 
 
 def _json(value: Any) -> Any:

@@ -29,6 +29,7 @@ from lancestat.spec.declaration import (
     resource,
 )
 from lancestat.spec.names import PUNCTUATION, is_name, render
+from lancestat.spec.relations import CommonValues
 from lancestat.spec.table import ColumnSelection, Freshness, NodeKind, Policy, Publish, Table
 from lancestat.spec.template import TemplateScope
 
@@ -71,6 +72,7 @@ class SourceDefaults:
     policy: Policy = _as_of_tables("policy")
     publish: Publish = _as_of_tables("publish")
     histogram: bool = _as_of_tables("histogram")
+    common_values: CommonValues | None = _as_of_tables("common_values")
     freshness: Freshness | None = _as_of_tables("freshness")
     show_values: bool = _as_of_tables("show_values")
 
@@ -187,6 +189,7 @@ class Source:
             policy=given.policy,
             publish=given.publish,
             histogram=given.histogram,
+            common_values=given.common_values,
             freshness=given.freshness,
             show_values=given.show_values,
             source=self.label,

@@ -487,7 +487,8 @@ class Table:
             for index, columns in enumerate(lists):
                 for number, name in enumerate(columns):
                     yield f"{part}.{index}{below}.{number}", name
-        for number, name in enumerate(shared or ()):
+        # Tables of a source share what it names, and have what they can of it.
+        for number, name in enumerate(shared if shared and self.source is None else ()):
             yield f"common_values.columns.{number}", name
 
     def at(self, name: str) -> Location:

@@ -6,7 +6,7 @@ import pytest
 
 from lancestat.errors import InvalidProject
 from lancestat.spec.catalog import TableName
-from lancestat.spec.model import Publish, Source
+from lancestat.spec.model import CommonValues, Publish, Source
 from tests.discovery.conftest import Write
 
 
@@ -66,13 +66,16 @@ def test_the_defaults_are_those_of_tables(write: Write) -> None:
         "sources:\n"
         "  - catalog: lake\n"
         "    defaults: {tags: [nightly], policy: tolerant, columns: {set: ids}, publish: none,\n"
-        "               owner: a, histogram: true, freshness: {warn_after: 1d}}\n"
+        "               owner: a, histogram: true, freshness: {warn_after: 1d},\n"
+        "               common_values: {size: 10, columns: [kind]}}\n"
     )
     node = project.spec.sources[0].node("orders", TableName("lake", ("orders",)))
     assert node.tags == ("nightly",) and node.owner == "a" and node.histogram
     assert node.policy.name == "tolerant" and node.policy.allow_stale is True
     assert node.publish is Publish.NONE and not node.columns.all
     assert node.freshness is not None and node.source == "lake"
+    assert node.common_values == CommonValues(10, ("kind",))
+    assert not list(node.named_columns), "not every table of a source has all that it names"
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ def _tables(name: str) -> st.SearchStrategy[Node]:
             "histogram": st.booleans(),
             "groups": st.just([["a", "b"], ["c", "a"]]),
             "keys": st.sampled_from([[["k"]], [["k", "a"]]]),
-            "references": st.just([_reference("a", name)]),
-            "common_values": st.sampled_from([100, {"size": 9, "columns": ["a"]}]),
+            "references": st.just([_reference("a", name), _reference("b", name)]),
+            "common_values": st.sampled_from([100, {"size": 9, "columns": ["a", "b"]}]),
             "freshness": st.just({"warn_after": "12h", "error_after": "24h"}),
             **_shared(),
         },
@@ -153,9 +153,12 @@ def rewritten(draw: st.DrawFn, nodes: Sequence[Node]) -> dict[str, str]:
             _name_parts(other, policies, sets)
         if "uri" in other and draw(st.booleans()):
             other["uri"] = other["uri"].replace(LAKE, "{{ var('lake') }}")
-        for key in ("tags",):
+        for key in ("tags", "groups", "keys", "references"):
             if key in other:
                 other[key] = draw(st.permutations(other[key]))
+        for key in ("groups", "keys"):
+            if key in other:
+                other[key] = [draw(st.permutations(columns)) for columns in other[key]]
         if isinstance(other.get("columns"), list):
             other["columns"] = draw(st.permutations(other["columns"]))
             if draw(st.booleans()):
