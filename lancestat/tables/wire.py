@@ -121,8 +121,8 @@ _JOINT_SUFFIXES = ("version", "distinctCount", "nullCount")
 class PublishedStatistics:
     """A readable set; `version_tag` is `computedAtVersion`, `dropped` has reasons by column.
 
-    `joint` has those of groups, by the names of the columns. `revision` is that of lancestat's
-    rules, None where something else wrote the set.
+    `revision` is that of lancestat's rules, None where something else wrote the set. `joint` has
+    the statistics of groups, by the names of the columns; nothing else than lancestat writes any.
     """
 
     version_tag: int
@@ -295,7 +295,8 @@ def decode_statistics(
         dropped=dropped,
         newest_fragment=newest_fragment(config),
         revision=revision,
-        joint=_decode_joint(config, columns if types is None else types),
+        # Others leave these entries as they found them.
+        joint={} if revision is None else _decode_joint(config, columns if types is None else types),
     )
 
 

@@ -248,9 +248,16 @@ def test_malformed_joint_entries_are_left_out() -> None:
         "lance.stats.joint.a.c.nullCount": "0",
     }
     columns = {f"lance.stats.column.{name}.version": "2" for name in "abc"}
-    decoded = decode_statistics({**config, **columns})
+    mark = {wire.WRITER: f"lancestat/{wire.REVISION}@7"}
+    entries = wire.tagged({**config, **columns, **mark}, 7)
+    decoded = decode_statistics(entries)
     assert isinstance(decoded, wire.PublishedStatistics)
     assert list(decoded.joint) == [{"a", "b"}]
+    # As the connector's ANALYZE leaves them, which changes the tag and the columns.
+    analyzed = {"lance.stats.computedAtVersion": "8", "lance.stats.column.a.distinctCount": "5"}
+    others = decode_statistics({**entries, **analyzed})
+    assert isinstance(others, wire.PublishedStatistics)
+    assert not others.joint and others.columns.keys() == {"a", "b", "c"}
 
 
 def test_a_lost_state_is_made_again(grouped: World) -> None:

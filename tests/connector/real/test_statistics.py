@@ -20,9 +20,12 @@ from lancestat.tables.judgement import Verdict
 from lancestat.tables.stored import table_records
 from lancestat.tables.wire import (
     COLUMN_PREFIX,
+    JOINT_PREFIX,
     NEWEST_FRAGMENT,
     SCHEMA_HASH,
     GuardReason,
+    PublishedStatistics,
+    decode_statistics,
     published_entries,
 )
 from tests.connector.every_type import (
@@ -200,6 +203,20 @@ def test_lancestat_uses_what_analyze_writes_over_its_own(shared: Shared) -> None
     assert shared.judged().reason is GuardReason.CURRENT
     assert told(shared.ours.select("id", "x", "text")) == told(shared.theirs)
     assert "Some(29)" in told(shared.ours)["id"]
+
+
+def test_joint_counts_that_analyze_leaves_behind_are_not_used(shared: Shared) -> None:
+    shared.world.groups = (("id", "text"),)
+    shared.run()
+    before = decode_statistics(shared.world.dataset.config())
+    assert isinstance(before, PublishedStatistics) and len(before.joint) == 1
+    lance.write_dataset(numbers(10, 20), shared.world.path, mode="append")
+    shared.analyze()
+    config = shared.world.dataset.config()
+    assert any(key.startswith(JOINT_PREFIX) for key in config), "else there is nothing to see"
+    assert shared.judged().reason is GuardReason.CURRENT
+    after = decode_statistics(config)
+    assert isinstance(after, PublishedStatistics) and not after.joint and after.columns
 
 
 @pytest.mark.parametrize("writer", ["lancestat", "analyze"])
