@@ -296,7 +296,9 @@ def decode_statistics(
         newest_fragment=newest_fragment(config),
         revision=revision,
         # Others leave these entries as they found them.
-        joint={} if revision is None else _decode_joint(config, columns if types is None else types),
+        joint={}
+        if revision is None
+        else _decode_joint(config, columns if types is None else types),
     )
 
 

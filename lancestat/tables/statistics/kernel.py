@@ -27,6 +27,10 @@ from lancestat.tables.statistics.hashing import (
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.row_values import (
     RowValues,
+    are_one_byte,
+    content,
+    is_large,
+    offsets,
     stored,
     to_integers,
     unscaled,
@@ -162,15 +166,29 @@ def reduce_batches(
                 keeps_hashes=request.keeps_hashes,
             )
     by_row = dict.fromkeys(name for key in tuples for name in requests[key].columns)
+    texts = [name for name in by_row if _is_text(schema.field(name).type)]
     for batch in batches:
         columns = {field.name: _column(batch, field) for field in schema}
+        encoded = {
+            name: array.dictionary_encode()
+            for name in texts
+            if _repeat(array := columns[name]) and not are_one_byte(array)
+        }
+        columns |= encoded
         for key, reducer in reducers.items():
             reducer.update(columns[requests[key].columns[0]])
-        rows = {name: RowValues(columns[name]) for name in by_row}
+        rows = {name: RowValues(columns[name], is_encoded=name in encoded) for name in by_row}
         for key, reducer_of_tuples in tuples.items():
             values = [rows[name] for name in requests[key].columns]
             reducer_of_tuples.update(values, batch.num_rows)
     return {key: _finished(reducers.get(key), tuples.get(key)) for key in requests}
+
+
+def _is_text(type: pa.DataType) -> bool:
+    """Whether values are strings or binary, and no dictionary yet."""
+    of_column = column_type(type)
+    is_text = of_column is not None and of_column.kind in (Kind.STRING, Kind.BINARY)
+    return is_text and not pa.types.is_dictionary(type)
 
 
 def _finished(reducer: Reducer | None, tuples: TupleReducer | None) -> ColumnPartial:
@@ -455,7 +473,7 @@ class BytesReducer(Reducer):
         if pa.types.is_fixed_size_binary(values.type):
             values = values.cast(pa.binary())
         self._measure(values, counts)
-        values = _distinct(values.cast(pa.large_binary() if _is_large(values) else pa.binary()))
+        values = _distinct(values.cast(pa.large_binary() if is_large(values) else pa.binary()))
         values = self._unfamiliar(values)
         if not len(values):
             return
@@ -466,7 +484,7 @@ class BytesReducer(Reducer):
 
     def _unfamiliar(self, values: pa.Array) -> pa.Array:
         """Return the values less those already counted: of few short values, the same recur."""
-        if len(values) > _MOST_FAMILIAR or _content(values, np.uint8).size > _MOST_FAMILIAR_BYTES:
+        if len(values) > _MOST_FAMILIAR or content(values, np.uint8).size > _MOST_FAMILIAR_BYTES:
             return values
         fresh = [value for value in values.to_pylist() if value not in self._familiar]
         if len(self._familiar) + len(fresh) > _MOST_FAMILIAR:
@@ -475,14 +493,13 @@ class BytesReducer(Reducer):
         return pa.array(fresh, values.type)
 
     def _measure(self, values: pa.Array, counts: Counts | None) -> None:
-        offsets = _offsets(values)
-        total, longest = _sum_and_max(offsets[1:] - offsets[:-1], counts)
+        total, longest = _sum_and_max(np.diff(offsets(values)), counts)
         self._total_bytes += total
         self._max_bytes = max(self._max_bytes, longest)
         if not self._is_text:
             return
         # A byte of more than one character's bytes is negative as a signed one.
-        if longest and _content(values, np.int8).min() < 0:
+        if longest and content(values, np.int8).min() < 0:
             total, longest = _sum_and_max(pc.utf8_length(values).to_numpy(), counts)
         self._total_characters += total
         self._max_characters = max(self._max_characters, longest)
@@ -509,42 +526,25 @@ def _sum_and_max(lengths: Integers, counts: Counts | None) -> tuple[int, int]:
 
 def _distinct(values: pa.Array) -> pa.Array:
     """Return the values without repeats, or as they are when finding repeats would not pay."""
-    content = _content(values, np.uint8)
-    if len(content) == len(values) and bool((np.diff(_offsets(values)) == 1).all()):
-        return _one_byte_values(content)
+    if are_one_byte(values):
+        return _one_byte_values(content(values, np.uint8))
+    return pc.unique(values) if _repeat(values) else values
+
+
+def _repeat(values: pa.Array) -> bool:
+    """Whether many of the first values are equal."""
     if len(values) < _HEAD_ROWS:
-        return values
-    head = pc.unique(values.slice(0, _HEAD_ROWS))
-    return pc.unique(values) if len(head) <= _MOST_DISTINCT_IN_HEAD else values
+        return False
+    return len(pc.unique(values.slice(0, _HEAD_ROWS))) <= _MOST_DISTINCT_IN_HEAD
 
 
-def _one_byte_values(content: npt.NDArray[np.uint8]) -> pa.Array:
+def _one_byte_values(codes_of: npt.NDArray[np.uint8]) -> pa.Array:
     occurs = np.zeros(256, np.bool_)
-    occurs[content] = True
+    occurs[codes_of] = True
     codes = np.flatnonzero(occurs).astype(np.uint8)
     offsets = np.arange(len(codes) + 1, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(codes)]
     return pa.Array.from_buffers(pa.binary(), len(codes), buffers)
-
-
-def _content(values: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the bytes of all values, one after the other."""
-    offsets = _offsets(values)
-    buffer = values.buffers()[2]
-    content = np.frombuffer(buffer, dtype) if buffer else np.empty(0, dtype)
-    return content[offsets[0] : offsets[-1]]
-
-
-def _offsets(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
-    buffer = values.buffers()[1]
-    window = slice(values.offset, values.offset + len(values) + 1)
-    if _is_large(values):
-        return np.frombuffer(buffer, np.int64)[window]
-    return np.frombuffer(buffer, np.int32)[window]
-
-
-def _is_large(values: pa.Array) -> bool:
-    return str(values.type) in ("large_binary", "large_string")
 
 
 def _prefix(value: bytes) -> int:

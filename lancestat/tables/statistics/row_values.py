@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +40,33 @@ def without_views(array: pa.Array) -> pa.Array:
     return array
 
 
+def content(values: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return the bytes of all strings or binary values, one after the other."""
+    ends = offsets(values)
+    buffer = values.buffers()[2]
+    whole = np.frombuffer(buffer, dtype) if buffer else np.empty(0, dtype)
+    return whole[ends[0] : ends[-1]]
+
+
+def offsets(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
+    """Return where strings or binary values begin, and the last one ends."""
+    window = slice(values.offset, values.offset + len(values) + 1)
+    return np.frombuffer(values.buffers()[1], np.int64 if is_large(values) else np.int32)[window]
+
+
+def is_large(values: pa.Array) -> bool:
+    """Whether offsets have 64 bits."""
+    return str(values.type) in ("large_binary", "large_string")
+
+
+def are_one_byte(values: pa.Array) -> bool:
+    """Whether each of some strings or binary values has one byte; not tried of other layouts."""
+    if values.null_count or not (is_large(values) or str(values.type) in ("binary", "string")):
+        return False
+    ends = offsets(values)
+    return bool(ends[-1] - ends[0] == len(values) and (np.diff(ends) == 1).all())
+
+
 def unscaled(scalar: pa.Scalar) -> int:
     """Return the unscaled integer of a decimal."""
     words = pa.array([scalar], scalar.type).buffers()[1]
@@ -55,10 +83,42 @@ def to_integers(type: pa.DataType) -> tuple[int, int]:
     return 1, 1
 
 
-class RowValues:
-    """A column of a batch, of a type that can be analyzed."""
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A number below `size` for each row: those of rows with equal values, and of no others, are
+    equal; those of nulls are anything."""
 
-    def __init__(self, array: pa.Array) -> None:
+    rows: Rows
+    size: int
+
+
+# More values than that are counted as fast by their hashes.
+_MOST_CODES = 1 << 16
+
+
+def joint_codes(columns: Sequence[RowValues]) -> Codes | None:
+    """Return codes of the tuples of columns, None where there are none, or too many."""
+    rows, size = None, 1
+    for column in columns:
+        if column.codes is None:
+            return None
+        size *= column.codes.size
+        if size > _MOST_CODES:
+            return None
+        rows = column.codes.rows if rows is None else rows * column.codes.size + column.codes.rows
+    return None if rows is None else Codes(rows, size)
+
+
+class RowValues:
+    """A column of a batch, of a type that can be analyzed.
+
+    Args:
+        array: The column.
+        is_encoded: Whether it is a dictionary in which no value is twice, and none is null.
+    """
+
+    def __init__(self, array: pa.Array, *, is_encoded: bool = False) -> None:
+        self._is_encoded = is_encoded
         self._codes: npt.NDArray[np.int64] | None = None
         self._valid: Mask | None = None
         if pa.types.is_dictionary(array.type):
@@ -86,7 +146,53 @@ class RowValues:
     @cached_property
     def hashes(self) -> Words:
         """A hash of each row's value; those of nulls are anything."""
-        return self._by_row(self._hashed(0))
+        return self._by_row(self._hashes)
+
+    @cached_property
+    def _hashes(self) -> Words:
+        return self._hashed(0)
+
+    def hashes_of(self, rows: Rows) -> Words:
+        """Return the hashes of some rows, without those of all if these are not known."""
+        if self._codes is not None:
+            return self._hashes[self._codes[rows]]
+        return RowValues(self._taken(rows)).hashes
+
+    @cached_property
+    def codes(self) -> Codes | None:
+        """The codes of the values, where they are few or close together."""
+        if self._codes is not None:
+            return Codes(self._codes, len(self._values)) if self._is_encoded else None
+        integers = self._integers()
+        if integers is None or not len(integers):
+            return None
+        if integers.itemsize < 8:
+            # Differences of short ones could overflow.
+            integers = integers.astype(np.int64)
+        present = integers if self.valid is None else integers[self.valid]
+        if not len(present):
+            return None
+        low = present.min()
+        size = int(present.max()) - int(low) + 1
+        if size > _MOST_CODES:
+            return None
+        codes = (integers - low).astype(np.int64, copy=False)
+        return Codes(codes if self.valid is None else np.where(self.valid, codes, 0), size)
+
+    def _integers(self) -> npt.NDArray[Any] | None:
+        """Return integers that are equal where values are, None where there are none."""
+        if self._kind is Kind.FLOAT:
+            return None
+        if self._kind in _TEXTS:
+            return content(self._values, np.uint8) if are_one_byte(self._values) else None
+        if self._kind is Kind.BOOLEAN:
+            booleans: npt.NDArray[Any] = self._values.fill_null(False).cast(pa.uint8()).to_numpy()
+            return booleans
+        if self._is_wide:
+            low, high = stored(self._values, "(2,)i8").T
+            return low if np.array_equal(high, low >> 63) else None
+        divisor, _ = to_integers(self._values.type)
+        return _fixed_width(self._values) if divisor == 1 else None
 
     @property
     def other_hashes(self) -> Words:
@@ -183,8 +289,7 @@ def _validity(values: pa.Array) -> Mask | None:
 
 
 def _bytes(values: pa.Array) -> pa.Array:
-    is_large = str(values.type) in ("large_binary", "large_string")
-    return values.cast(pa.large_binary() if is_large else pa.binary())
+    return values.cast(pa.large_binary() if is_large(values) else pa.binary())
 
 
 def _fixed_width(values: pa.Array) -> npt.NDArray[Any]:

@@ -29,7 +29,7 @@ from lancestat.tables.statistics.key_proof import (
     sorted_hashes,
 )
 from lancestat.tables.statistics.partial import ColumnPartial
-from lancestat.tables.statistics.row_values import Rows, RowValues, all_valid
+from lancestat.tables.statistics.row_values import Rows, RowValues, all_valid, joint_codes
 
 Counts = npt.NDArray[np.int64]
 # Returns the values of some rows of a batch.
@@ -55,28 +55,42 @@ class TupleReducer:
         keeps_hashes: bool = False,
     ) -> None:
         self._rows = self._nulls = 0
-        self._sketch = SketchBuilder()
+        # A column has its own.
+        self._sketch = SketchBuilder() if columns > 1 else None
         self._common = CommonValuesBuilder(capacity) if capacity else None
         self._key = KeyChecker(columns, keeps_hashes) if is_key else None
 
     def update(self, columns: Sequence[RowValues], rows: int) -> None:
         """Add the rows of a batch."""
         valid = all_valid(columns)
-        hashes = hash_tuples([column.hashes for column in columns])
         present = None if valid is None else np.flatnonzero(valid)
+        present_rows = rows if present is None else len(present)
+        self._rows += rows
+        self._nulls += rows - present_rows
+        if not present_rows:
+            return
+
+        def values_of(rows: Rows) -> list[Values]:
+            taken = rows if present is None else present[rows]
+            return list(zip(*(column.bounds(taken) for column in columns), strict=True))
+
+        codes = None if self._key else joint_codes(columns)
+        if codes is not None:
+            by_row = codes.rows if present is None else codes.rows[present]
+            first, counts = _counted(by_row, codes.size)
+            taken = first if present is None else present[first]
+            hashes = hash_tuples([column.hashes_of(taken) for column in columns])
+            if self._sketch:
+                self._sketch.update(hashes)
+            if self._common:
+                self._common.add(hashes, counts, lambda rows: values_of(first[rows]))
+            return
+        hashes = hash_tuples([column.hashes for column in columns])
         if present is not None:
             hashes = hashes[present]
-        self._rows += rows
-        self._nulls += rows - len(hashes)
-        if not len(hashes):
-            return
-        self._sketch.update(hashes)
+        if self._sketch:
+            self._sketch.update(hashes)
         if self._common:
-
-            def values_of(rows: Rows) -> list[Values]:
-                taken = rows if present is None else present[rows]
-                return list(zip(*(column.bounds(taken) for column in columns), strict=True))
-
             self._common.update(hashes, values_of)
         if self._key:
             self._key.update(columns, hashes, present)
@@ -93,6 +107,7 @@ class TupleReducer:
 
     def finish(self) -> ColumnPartial:
         """Return the partial of a group."""
+        assert self._sketch is not None, "the partial of a column is that of its reducer"
         return ColumnPartial(
             rows=self._rows,
             nulls=self._nulls,
@@ -133,21 +148,29 @@ class CommonValuesBuilder:
         """Count the rows with these hashes, at least one; `values_of` takes indices of them."""
         buckets = (hashes >> _BUCKET_SHIFT).view(np.int64)
         sizes = np.bincount(buckets, minlength=_BUCKETS)
-        are_few = np.count_nonzero(sizes) <= 2 * self._capacity
-        least = 1 if are_few else max(2, len(hashes) // (_SHARE * self._capacity))
-        is_heavy = sizes >= least
-        unlisted = 0 if are_few else int(np.max(sizes, where=~is_heavy, initial=0))
-        rows, counts = _heavy(hashes, buckets, sizes, is_heavy)
+        is_heavy, unlisted = self._heavy(sizes)
+        rows, counts = _of_heavy(hashes, buckets, sizes, is_heavy)
         is_common = counts > unlisted
-        self._add(hashes, rows[is_common], counts[is_common], unlisted, values_of)
+        rows = rows[is_common]
+        self._merge(hashes[rows], counts[is_common], unlisted, lambda new: values_of(rows[new]))
 
-    def _add(
-        self, hashes: Words, rows: Rows, counts: Counts, unlisted: int, values_of: ValuesOf
-    ) -> None:
-        """Merge in the values of some rows, each with its count, as another summary."""
-        added = hashes[rows]
-        is_new = ~np.isin(added, self._hashes)
-        for one, values in zip(added[is_new].tolist(), values_of(rows[is_new]), strict=True):
+    def add(self, hashes: Words, counts: Counts, values_of: ValuesOf) -> None:
+        """Count values of a batch by their hashes, at least one; `values_of` takes indices."""
+        is_heavy, unlisted = self._heavy(counts)
+        common = np.flatnonzero(is_heavy)
+        self._merge(hashes[common], counts[common], unlisted, lambda new: values_of(common[new]))
+
+    def _heavy(self, sizes: Counts) -> tuple[npt.NDArray[np.bool_], int]:
+        """Return which sizes are worth a look, and the greatest of the others."""
+        if np.count_nonzero(sizes) <= 2 * self._capacity:
+            return sizes > 0, 0
+        is_heavy = sizes >= max(2, int(sizes.sum()) // (_SHARE * self._capacity))
+        return is_heavy, int(np.max(sizes, where=~is_heavy, initial=0))
+
+    def _merge(self, added: Words, counts: Counts, unlisted: int, values_of: ValuesOf) -> None:
+        """Merge in values, each with its hash and its count, as another summary."""
+        is_new = np.flatnonzero(~np.isin(added, self._hashes))
+        for one, values in zip(added[is_new].tolist(), values_of(is_new), strict=True):
             self._values[one] = encode_values(values) if are_listable(values) else None
         both, place = np.unique(np.concatenate((self._hashes, added)), return_inverse=True)
         beyond = np.concatenate((self._upper - self._unlisted, counts - unlisted))
@@ -181,7 +204,16 @@ class CommonValuesBuilder:
         return pruned(self._capacity, unlisted, counts)
 
 
-def _heavy(
+def _counted(codes: Rows, size: int) -> tuple[Rows, Counts]:
+    """Return a row of each code below `size`, and how many rows have it."""
+    counts = np.bincount(codes, minlength=size)
+    row_of = np.empty(size, np.int32)
+    row_of[codes] = np.arange(len(codes), dtype=np.int32)
+    used = np.flatnonzero(counts)
+    return row_of[used].astype(np.int64), counts[used]
+
+
+def _of_heavy(
     hashes: Words, buckets: Rows, sizes: Counts, is_heavy: npt.NDArray[np.bool_]
 ) -> tuple[Rows, Counts]:
     """Return a row of each value in the heavy buckets, and how many rows hold it."""

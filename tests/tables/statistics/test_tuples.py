@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
@@ -75,6 +79,8 @@ def test_a_group_equals_its_definition(first: Column, data: st.DataObject) -> No
 
     whole = partial_of(batches, schema)
     merged = merge(decode(encode(partial_of([one], schema))) for one in batches)
+    no_key = {"both": replace(ALL, is_key=False, keeps_hashes=False)}
+    assert reduce_batches(batches, schema, no_key)["both"] == replace(whole, key=None)
 
     for partial in (whole, merged) if batches else (whole,):
         assert (partial.rows, partial.values) == (len(every), counts.total())
@@ -124,6 +130,46 @@ def test_dictionaries_and_slices_count_as_their_values(first: Column, data: st.D
     assert partial_of([one], one.schema) == expected
     assert partial_of([around.slice(len(codes), len(codes))], around.schema) == expected
     assert partial_of([around.slice(0, len(codes)).slice(0)], around.schema) == expected
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string(), pa.string_view(), pa.binary()])
+def test_values_that_repeat_are_counted_as_any_others(text: pa.DataType) -> None:
+    """Few texts, and integers that are close together, have numbers in place of hashes."""
+    drawn = Random(1)
+    rows = 5_000
+    pools: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "text": (text, [f"name {n}".encode() for n in range(90)]),
+        "letter": (text, [b"A", b"N", b"R"]),
+        "flag": (pa.bool_(), [True, False]),
+        "near": (pa.int32(), list(range(-40, 40))),
+        "far": (pa.int64(), [-(2**63), 0, 2**63 - 1]),
+        "unsigned": (pa.uint64(), [2**64 - 1, 2**64 - 2]),
+        "day": (pa.date32(), [date(2026, 1, 1) + timedelta(days) for days in range(50)]),
+        "price": (pa.decimal128(15, 2), [Decimal(n).scaleb(-2) for n in (-5, 0, 7)]),
+        "wide": (pa.decimal128(38, 0), [Decimal(10) ** 37, Decimal(-1), Decimal(0)]),
+    }
+    columns = {
+        name: pa.array(drawn.choices([*values, None], k=rows), type)
+        for name, (type, values) in pools.items()
+    }
+    [table] = pa.table(columns).to_batches()
+    groups = [*((name,) for name in pools), ("letter", "flag", "day"), ("text", "near", "price")]
+    requests = {"+".join(names): Request(names, common_values=512) for names in groups}
+    parts = [table.slice(0, 2_000), table.slice(2_000)]
+
+    for key, partial in reduce_batches(parts, table.schema, requests).items():
+        tuples = zip(*(columns[name].to_pylist() for name in requests[key].columns), strict=True)
+        counts = Counter(values for values in tuples if None not in values)
+        assert partial.nulls == rows - counts.total()
+        assert partial.distinct == pytest.approx(len(counts), abs=2, rel=4 * 1.04 / 64)
+        assert partial.common is not None
+        common = partial.common
+        listed = [(one.lower, one.upper) for one in common.listed]
+        if len(counts) <= 512:
+            assert sorted(listed) == sorted((count, count) for count in counts.values())
+            assert not common.unlisted
+        else:
+            assert common.unlisted >= sorted(counts.values(), reverse=True)[len(listed)]
 
 
 def test_columns_keep_their_own_statistics() -> None:
