@@ -11,7 +11,7 @@ import pytest
 from lancestat.query.read.planning_service import PlanningService
 from lancestat.spark.session import session_class, start_session
 from lancestat.spec.model import Target
-from tests.integration.planned import with_cbo
+from tests.integration.planned import values, with_cbo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,14 +45,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(autouse=True)
-def _active_session(request: pytest.FixtureRequest) -> None:
-    """Make the shared session the active one of the thread, as it is before other tests.
+def _shared_session(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Make the shared session the active one of the thread, and leave it configured as it was.
 
-    Spark makes active what DataFrames are created with, and reads its configuration elsewhere.
+    Spark makes active what DataFrames are created with, and reads its configuration elsewhere; what
+    the product does with a session of the process, it does with this one.
     """
-    if "spark" in request.fixturenames:
-        spark = request.getfixturevalue("spark")
-        session_class(spark).setActiveSession(spark._jsparkSession)
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    spark = request.getfixturevalue("spark")
+    session_class(spark).setActiveSession(spark._jsparkSession)
+    conf = spark._jsparkSession.conf()
+    before = conf.getAll()
+    yield
+    if conf.getAll().equals(before):
+        return
+    was = {pair._1(): pair._2() for pair in values(before)}
+    for key in {pair._1() for pair in values(conf.getAll())} - was.keys():
+        conf.unset(key)
+    for key, value in was.items():
+        if conf.get(key) != value:
+            conf.set(key, value)
 
 
 @pytest.fixture(scope="module")
