@@ -21,6 +21,7 @@ from lancestat.arguments import (
     check_whole,
 )
 from lancestat.errors import InvalidArgument, LancestatError, UnknownTable, did_you_mean
+from lancestat.errors.codes import NoQueryLog
 from lancestat.logs import redact_logs, without_secrets
 from lancestat.spec import PAGES
 from lancestat.spec.graph import select as select_nodes
@@ -439,7 +440,8 @@ class Project:
         cannot be opened is logged and left out. Column statistics are used if the session's
         `spark.sql.cbo.enabled` is true. Catalogs of the target become catalogs of the session,
         whose tables are the latest when a query is planned. If the session already has a catalog of
-        that name, it stays, and the declared tables that it reads get statistics.
+        that name, it stays, and the declared tables that it reads get statistics. If the target has
+        a `query_log`, what the session's queries do with columns is recorded there.
 
         Args:
             spark: A classic session.
@@ -473,8 +475,11 @@ class Project:
             spark: A classic session.
         """
         from lancestat.query.read.relation import Attachment
+        from lancestat.workload.query_log import record_queries
 
         check_session("spark", spark)
+        if self._declared.target.query_log is not None:
+            record_queries(spark, Path(self._declared.target.query_log))
         wanted = tuple(self._declared.target.catalogs)
         if not wanted:
             return Attachment(())
@@ -497,7 +502,9 @@ class Project:
             spark: A classic session.
         """
         from lancestat.query.read.session_catalogs import detach
+        from lancestat.workload.query_log import stop_recording
 
+        stop_recording(spark)
         views = [table.name for table in self.spec.tables]
         detach(spark, tuple(self._declared.target.catalogs), views)
 
@@ -587,23 +594,32 @@ class Project:
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
         )
 
-    def advise(self, paths: Sequence[str | Path], *, min_queries: int = 1) -> Advice:
+    def advise(self, paths: Sequence[str | Path] = (), *, min_queries: int = 1) -> Advice:
         """Return proposals for the declarations, from what queries have done. Opens the tables.
 
         Args:
-            paths: Event logs of Spark, and folders with such logs.
+            paths: Logs of queries, and folders with such logs: event logs of Spark, and what
+                attached sessions record. Without any, the target's `query_log`.
             min_queries: How many queries have to use what a proposal adds.
 
         Raises:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
+            NoQueryLog: There are no paths, and the target has no `query_log`.
         """
         from lancestat.workload.advice import Advice, propose
         from lancestat.workload.spark_events import read_workload
         from lancestat.workload.tables import declared_names, known_tables
 
         check_whole("min_queries", min_queries, 1)
+        target = self.spec.target
+        logs = [Path(path) for path in paths or filter(None, [target.query_log])]
+        if not logs:
+            raise NoQueryLog(
+                f"no log to read: name one, or give the target '{target.name}' a 'query_log', in "
+                "which sessions record their queries"
+            )
         tables = self._discovered().tables
-        reader = read_workload(map(Path, paths))
+        reader = read_workload(logs)
         scanned = reader.workload.tables
         known, failed = known_tables(self._observer(), tables)
         # Tables of catalogs have been located; others cannot be opened.

@@ -11,9 +11,7 @@ from lancestat.presentation.views import AdviceView
 
 
 @command(AdviceView)
-@click.argument(
-    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--write", is_flag=True, help="Change the spec files.")
 @click.option(
     "--min-queries",
@@ -27,10 +25,11 @@ def advise(invocation: Invocation, paths: tuple[Path, ...], write: bool, min_que
     """Propose changes of the YAML, from what queries have done.
 
     Each PATH is an event log of Spark, or a folder with such logs: whole, rolled over, still being
-    written, compressed or not. Shows the statistics that the queries in them would have had use
-    for, each with its evidence, columns that none has read for 90 days, and the change of the spec
-    files as a diff, which --write makes. Comments and the order of keys stay. Nothing of a query
-    is shown or kept but the names of tables and columns.
+    written, compressed or not. Without PATH, the query_log of the target is read. Shows the
+    statistics that the queries would have had use for, each with its evidence, columns that none
+    has read for 90 days, and the change of the spec files as a diff, which --write makes. Comments
+    and the order of keys stay. Nothing of a query is shown or kept but the names of tables and
+    columns.
     """
     from lancestat.spec.files import Folder
     from lancestat.spec.load import load_project

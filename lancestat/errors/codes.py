@@ -618,6 +618,10 @@ class EventLogUnreadable(UsageError, code="LS618"):
     """A path that should hold Spark's event logs does not exist or cannot be read."""
 
 
+class NoQueryLog(UsageError, code="LS619"):
+    """No log of queries is named, and the target has no `query_log`."""
+
+
 class PlanOutOfDate(PlanFileError, code="LS620"):
     """The project, a dataset or the state has changed since a plan file was written.
 

@@ -17,9 +17,9 @@ HEAD = ("table", "change", "columns", "evidence", "first read")
 
 
 def advice_title(advice: Advice) -> str:
-    """Return what was read: `12 queries in 1 event log, from 2026-01-02 to 2026-01-03`."""
+    """Return what was read: `12 queries in 1 log, from 2026-01-02 to 2026-01-03`."""
     queries = count(advice.queries, "query", "queries")
-    text = f"{queries} in {count(advice.logs, 'event log')}"
+    text = f"{queries} in {count(advice.logs, 'log')}"
     if advice.first is None or advice.last is None:
         return text
     return f"{text}, from {advice.first:%Y-%m-%d} to {advice.last:%Y-%m-%d}"
@@ -40,7 +40,7 @@ def advice_notes(view: views.AdviceView) -> Iterator[str]:
     if advice.queries and not advice.has_estimates:
         yield (
             "No q-errors: the logs lack the rows that Spark expected, which they have with "
-            "spark.sql.ui.explainMode=cost and spark.sql.cbo.enabled=true."
+            "spark.sql.cbo.enabled=true and, in event logs, spark.sql.ui.explainMode=cost."
         )
     if advice.undeclared:
         yield f"Not declared: {_undeclared(advice)}."

@@ -234,7 +234,13 @@ class _Header:
     def known(self) -> Iterator[KnownValue]:
         """Yield the values that must not be shown to everybody."""
         yield from self.rendering.known
-        for key, uri in (("state", self.target.state), ("scratch", self.target.scratch)):
+        target = self.target
+        folders = {
+            "state": target.state,
+            "scratch": target.scratch,
+            "query_log": target.query_log,
+        }
+        for key, uri in folders.items():
             origin = self.origins.get(key)
             if origin is not None and origin.is_set and uri is not None:
                 yield KnownValue(uri, origin.template, origin.is_secret)

@@ -100,6 +100,15 @@ class Target:
     scratch: str | None = key(
         _FOLDER, "Temporary storage for KNN joins, which all executors must reach.", default=None
     )
+    query_log: str | None = key(
+        PathOrUri(
+            title="the path of a folder",
+            keywords={"minLength": 1, "pattern": r"^(?![A-Za-z][A-Za-z0-9+.-]*://)"},
+        ),
+        "A folder in which sessions that tables are attached to record, for `lancestat advise`, "
+        "which columns queries use. Nothing else of a query is kept.",
+        default=None,
+    )
     spark_master: str | None = key(
         Text(title="a Spark master such as local[*]", keywords={"minLength": 1}),
         "Spark's master URL.",

@@ -407,6 +407,17 @@ _OPTIMIZED = "== Optimized Logical Plan =="
 _LOGICAL = re.compile(r"[\s:+-]*(Join|Filter|Aggregate) (.*)")
 
 
+def logical_operator(text: str) -> Operator | None:
+    """Return the join, filter or aggregate that a line of a logical plan is, without its costs."""
+    match = _LOGICAL.match(text)
+    if match is None:
+        return None
+    kind, content = match[1].lower(), match[2]
+    if kind == "aggregate":
+        content = _bracketed(content, "[")
+    return Operator(kind, frozenset(_ID.findall(content)))
+
+
 def expected_rows(description: str) -> dict[Operator, float]:
     """Return the rows that Spark expects of operators, where the text of a plan has its costs.
 
@@ -419,11 +430,8 @@ def expected_rows(description: str) -> dict[Operator, float]:
     for line in text.split("\n"):
         if line.startswith("== "):
             break
-        operator, statistics = _LOGICAL.match(line), _STATISTICS.search(line)
-        if operator is None or statistics is None:
-            continue
-        kind, content = operator[1].lower(), line[operator.start(2) : statistics.start()]
-        if kind == "aggregate":
-            content = _bracketed(content, "[")
-        rows[Operator(kind, frozenset(_ID.findall(content)))] = float(statistics[1])
+        statistics = _STATISTICS.search(line)
+        operator = None if statistics is None else logical_operator(line[: statistics.start()])
+        if statistics is not None and operator is not None:
+            rows[operator] = float(statistics[1])
     return rows

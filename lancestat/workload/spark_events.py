@@ -1,7 +1,8 @@
 """Spark's events to a workload: queries, their plans, and the rows that operators gave.
 
-A log is read line by line. Of an event nothing is kept but what `plans` takes from it, and of a
-query nothing once it has been counted.
+Queries that `query_log` has recorded are events of their own. A log is read line by line. Of an
+event nothing is kept but what `plans` takes from it, and of a query nothing once it has been
+counted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import msgspec
 from lancestat.formats import count
 from lancestat.workload.event_log import NO_EVENT, NO_LOG, LeftOut, find_logs, read_lines
 from lancestat.workload.plans import Operator, PlanNode, PlanUses, expected_rows, plan_uses
-from lancestat.workload.queries import Workload
+from lancestat.workload.queries import Query, Workload
+from lancestat.workload.query_log import EVENT, QueryEvent
 
 # How many queries are waited for at once: their stages, and ends that a log does not have.
 _OPEN_QUERIES = 1_000
@@ -79,7 +81,7 @@ class _Head(msgspec.Struct, rename={"event": "Event"}):
     event: str
 
 
-_Event = _Start | _AdaptiveUpdate | _DriverUpdates | _End | _StageCompleted | _TaskEnd
+_Event = _Start | _AdaptiveUpdate | _DriverUpdates | _End | _StageCompleted | _TaskEnd | QueryEvent
 
 _DECODERS: dict[str, msgspec.json.Decoder[_Event]] = {
     name: msgspec.json.Decoder(type)
@@ -90,6 +92,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[_Event]] = {
         f"{_SQL}SparkListenerSQLExecutionEnd": _End,
         "SparkListenerStageCompleted": _StageCompleted,
         "SparkListenerTaskEnd": _TaskEnd,
+        EVENT: QueryEvent,
     }.items()
 }
 
@@ -209,6 +212,8 @@ class _Application:
                     self._count(accumulable.id, accumulable.value)
             case _End():
                 self._end(event.execution_id)
+            case QueryEvent():
+                self._add_query(event.query(), event.time)
 
     def _execution(self, id: int) -> _Execution | None:
         return self.open.get(self.roots.get(id, id))
@@ -256,14 +261,17 @@ class _Application:
         execution = self.open.pop(id)
         own = execution.plan.rows
         query = execution.plan.query(self.rows if execution.has_ended else {}, execution.expected)
-        at = _instant(execution.started)
-        if query.reads and at is not None:
-            self.workload.add(query, at)
+        self._add_query(query, execution.started)
         for accumulator in own:
             self.wanted.pop(accumulator, None)
             self.rows.pop(accumulator, None)
         for part in [part for part, root in self.roots.items() if root == id]:
             del self.roots[part]
+
+    def _add_query(self, query: Query, time: int) -> None:
+        at = _instant(time)
+        if query.reads and at is not None:
+            self.workload.add(query, at)
 
     def close(self) -> None:
         """Count the queries that are left, also those whose end the log does not have."""

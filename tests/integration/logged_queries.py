@@ -19,6 +19,7 @@ QUERIES = (
 
 
 def main(folder: Path, *settings: str) -> None:
+    """`stop=false` is no setting of Spark: the session is left to the end of the process."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     for setting in settings:
         name, _, value = setting.partition("=")
@@ -32,7 +33,8 @@ def main(folder: Path, *settings: str) -> None:
     orders.filter("o_sub in (3, 4)").groupBy("o_day").count().collect()
     spark.range(3).write.mode("overwrite").parquet(str(folder / "other.parquet"))
     spark.read.parquet(str(folder / "other.parquet")).filter("id = 1").collect()
-    spark.stop()
+    if "stop=false" not in settings:
+        spark.stop()
 
 
 if __name__ == "__main__":

@@ -101,6 +101,37 @@ def test_advice_from_a_log(tmp_path: Path, how: str) -> None:
     assert less.left_out_words != ""
 
 
+def uses(reader: LogReader) -> object:
+    """What was read of queries, but for times and q-errors, of which logs have Spark's own."""
+    workload = reader.workload
+    columns = {name: (use.queries, set(use.last_read)) for name, use in workload.tables.items()}
+    sets = {key: (use.queries, use.roles) for key, use in workload.sets.items()}
+    joins = {key: (use.queries, use.roles) for key, use in workload.joins.items()}
+    return workload.queries, columns, sets, joins
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [ESTIMATES, (ESTIMATES[1], "spark.sql.adaptive.enabled=false", "stop=false")],
+    ids=["stopped", "left"],
+)
+def test_sessions_record_what_event_logs_have(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    make_tables(tmp_path)
+    project = tmp_path / "lancestat_project.yml"
+    declared = project.read_text()
+    project.write_text(declared.replace("{dev: {", "{dev: {query_log: queries, "))
+    [events] = log_queries(tmp_path, *settings).iterdir()
+    [recorded] = (tmp_path / "queries").iterdir()
+    logged, own = read_workload([events]), read_workload([recorded])
+    assert uses(own) == uses(logged)
+    assert own.left_out_words == ""
+    assert own.workload.has_estimates
+    assert b"SECRET" not in recorded.read_bytes()
+    advice = Project.load(tmp_path).advise()
+    assert (advice.logs, advice.queries, advice.has_estimates) == (1, 5, True)
+    assert Change.GROUP in {proposal.change for proposal in advice.proposals}
+
+
 def check_workload(reader: LogReader, folder: Path) -> None:
     workload = reader.workload
     assert "SECRET" not in repr(reader)

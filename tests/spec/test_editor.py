@@ -124,6 +124,7 @@ PROJECT: dict[str, Any] = {
             "reader": "connector",
             "state": "s",
             "scratch": "t",
+            "query_log": "q",
             "storage_options": {"aws_region": "r"},
             "catalogs": {"lake": {"impl": "rest", "properties": {"uri": "u"}}},
         }

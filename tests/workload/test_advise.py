@@ -115,6 +115,38 @@ def test_a_link_to_a_spec_file_stays_one(advise: Advise) -> None:
     assert "o_cat" in Path("shop.yml").read_text()
 
 
+def test_without_a_path_the_query_log_of_the_target_is_read(advise: Advise, tmp_path: Path) -> None:
+    advise(CATEGORY)
+    run = CliRunner().invoke
+    result = run(cli, ["advise"])
+    assert result.exit_code == 2
+    assert (
+        "LS619  no log to read: name one, or give the target 'dev' a 'query_log'" in result.output
+    )
+    project = Path("lancestat_project.yml")
+    project.write_text(project.read_text().replace("{state: state}", "{query_log: log}"))
+    result = run(cli, ["advise"])
+    assert result.exit_code == 2
+    assert f"LS618  cannot read {tmp_path / 'log'}: No such file or directory" in result.output
+    Path("log").mkdir()
+    Path("app-1").rename("log/app-1")
+    result = run(cli, ["advise"])
+    assert result.exit_code == 0, result.output
+    assert "1 query in 1 log, from" in result.output
+    assert "o_cat" in result.output
+
+
+def test_a_query_log_is_a_folder_of_this_machine(advise: Advise) -> None:
+    project = Path("lancestat_project.yml")
+    project.write_text(project.read_text().replace("{state: state}", "{query_log: 's3://b/log'}"))
+    result = advise(CATEGORY)
+    assert result.exit_code == 1
+    assert (
+        "LS107 lancestat_project.yml:4:20  'query_log' of target 'dev' must be the path of a "
+        "folder, found 's3://b/log'" in result.output
+    )
+
+
 def test_rare_uses_can_be_left_out(advise: Advise) -> None:
     result = advise(CATEGORY, CATEGORY, NAME, options=("--min-queries", "2", "--output", "json"))
     proposals = json.loads(result.stdout)["proposals"]

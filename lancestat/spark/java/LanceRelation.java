@@ -106,6 +106,15 @@ public final class LanceRelation {
     return new TemporaryViews(session).drop(name);
   }
 
+  /** Tells `recorder` of the queries of a session, as JSON; null undoes it. */
+  public void recordQueries(SparkSession session, Function recorder) {
+    if (recorder == null) {
+      QueryListener.unregister(session);
+    } else {
+      QueryListener.register(session, recorder);
+    }
+  }
+
   /** A text as the parser of a session reads it under the configuration of that session. */
   public LogicalPlan parse(SparkSession session, String text) throws ParseException {
     scala.Option active = SparkSession.getActiveSession();
