@@ -19,6 +19,7 @@ def test_an_older_spark_has_what_lancestat_uses(version: str) -> None:
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
             "tests/integration/test_versions.py",
             "tests/integration/test_plan_estimates.py",
+            "tests/integration/test_query_log.py",
         ],
         cwd=REPOSITORY,
         env=environment(version),
