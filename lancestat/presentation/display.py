@@ -42,6 +42,7 @@ from lancestat.runs.result import RunResult, planned
 from lancestat.state.retention import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from lancestat.tables.unpublish import UnpublishResult
+from lancestat.workload.advice import Advice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,6 +91,7 @@ view_of.register(TableStatus, show_view)
 view_of.register(Diff, views.DiffView)
 view_of.register(UnpublishResult, unpublish_answer)
 view_of.register(GarbageReport, garbage_answer)
+view_of.register(Advice, views.AdviceView)
 
 
 def text(value: object) -> str:

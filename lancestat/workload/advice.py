@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
+from lancestat import display
 from lancestat.formats import StringEnum, count
 from lancestat.spec.model import Table
 from lancestat.spec.relations import MOST_GROUPS, group_text
@@ -124,6 +125,14 @@ class Advice:
     has_estimates: bool
     diff: str = ""
     by_hand: tuple[tuple[Proposal, str], ...] = ()
+
+    def __repr__(self) -> str:
+        proposals = count(len(self.proposals), "proposal")
+        queries = count(self.queries, "query", "queries")
+        what = f"{self.project}, target {self.target}: {proposals} from {queries}"
+        return display.summary(self, what)
+
+    __str__ = display.as_text
 
     def objection(self, proposal: Proposal) -> str | None:
         """Return why a proposal is not in the diff, None where it is."""

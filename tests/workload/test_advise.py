@@ -83,6 +83,14 @@ def test_the_text_has_evidence_and_the_diff(advise: Advise, golden: Golden) -> N
     assert specs() == SPECS
 
 
+def test_from_python_advice_prints_as_on_the_command_line(advise: Advise) -> None:
+    printed = advise(CATEGORY, DAYS).stdout
+    advice = Project.load(".").advise(["app-1"])
+    before_the_diff, _, _ = printed.partition("\n\n--- ")
+    assert str(advice) == before_the_diff.rstrip()
+    assert repr(advice) == "<Advice shop, target dev: 4 proposals from 2 queries>"
+
+
 def test_markdown_is_for_pull_requests(advise: Advise, golden: Golden) -> None:
     result = advise(CATEGORY, DAYS, NAME, OTHER, options=("--output", "markdown"))
     golden("cli/advise.md", unsized(result.stdout))
