@@ -22,6 +22,7 @@ from lancestat.arguments import (
 )
 from lancestat.errors import InvalidArgument, LancestatError, UnknownTable, did_you_mean
 from lancestat.errors.codes import NoQueryLog
+from lancestat.formats import visible
 from lancestat.logs import redact_logs, without_secrets
 from lancestat.spec import PAGES
 from lancestat.spec.graph import select as select_nodes
@@ -604,7 +605,7 @@ class Project:
 
         Raises:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
-            NoQueryLog: There are no paths, and the target has no `query_log`.
+            NoQueryLog: There are no paths, and the target has no `query_log`, or an empty one.
         """
         from lancestat.workload.advice import Advice, propose
         from lancestat.workload.spark_events import read_workload
@@ -617,6 +618,12 @@ class Project:
             raise NoQueryLog(
                 f"no log to read: name one, or give the target '{target.name}' a 'query_log', in "
                 "which sessions record their queries"
+            )
+        if not paths and not logs[0].exists():
+            raise NoQueryLog(
+                f"no session has recorded queries in {visible(str(logs[0]))} yet",
+                hint="run queries with `lancestat sql`, or in a session to which tables are "
+                "attached",
             )
         tables = self._discovered().tables
         reader = read_workload(logs)

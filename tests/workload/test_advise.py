@@ -135,7 +135,7 @@ def test_without_a_path_the_query_log_of_the_target_is_read(advise: Advise, tmp_
     project.write_text(project.read_text().replace("{state: state}", "{query_log: log}"))
     result = run(cli, ["advise"])
     assert result.exit_code == 2
-    assert f"LS618  cannot read {tmp_path / 'log'}: No such file or directory" in result.output
+    assert f"LS619  no session has recorded queries in {tmp_path / 'log'} yet" in result.output
     Path("log").mkdir()
     Path("app-1").rename("log/app-1")
     result = run(cli, ["advise"])
