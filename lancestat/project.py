@@ -595,23 +595,35 @@ class Project:
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
         )
 
-    def advise(self, paths: Sequence[str | Path] = (), *, min_queries: int = 1) -> Advice:
+    def advise(
+        self,
+        paths: Sequence[str | Path] = (),
+        *,
+        min_queries: int = 1,
+        min_q_error: float = 2,
+    ) -> Advice:
         """Return proposals for the declarations, from what queries have done. Opens the tables.
 
         Args:
             paths: Logs of queries, and folders with such logs: event logs of Spark, and what
                 attached sessions record. Without any, the target's `query_log`.
             min_queries: How many queries have to use what a proposal adds.
+            min_q_error: How far estimates have to be off, as a factor, for proposals that serve
+                nothing else. Where it is not known how far they are, all are made.
 
         Raises:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
             NoQueryLog: There are no paths, and the target has no `query_log`, or an empty one.
         """
+        from lancestat.state.values import canonical_uri
         from lancestat.workload.advice import Advice, propose
         from lancestat.workload.spark_events import read_workload
         from lancestat.workload.tables import declared_names, known_tables
 
         check_whole("min_queries", min_queries, 1)
+        is_number = isinstance(min_q_error, int | float) and not isinstance(min_q_error, bool)
+        is_factor = is_number and min_q_error >= 1
+        check("min_q_error", min_q_error, is_factor, "a number, 1 or more")
         target = self.spec.target
         logs = [Path(path) for path in paths or filter(None, [target.query_log])]
         if not logs:
@@ -635,6 +647,7 @@ class Project:
         names = declared_names(scanned, located)
         workload = reader.workload.renamed(names)
         proposals = propose(workload, known, min_queries=min_queries)
+        needed = tuple(each for each in proposals if each.is_needed(min_q_error))
         undeclared = {name: use.queries for name, use in scanned.items() if name not in names}
         return Advice(
             project=self.spec.name,
@@ -643,10 +656,16 @@ class Project:
             queries=workload.queries,
             first=workload.first,
             last=workload.last,
-            proposals=proposals,
+            proposals=needed,
             undeclared=undeclared,
             unopened={name: error.message for name, error in failed.items()},
             left_out=reader.left_out_words,
+            unneeded=len(proposals) - len(needed),
+            found={
+                name: canonical_uri(table.uri)
+                for name, table in opened.items()
+                if table.source is not None
+            },
             has_estimates=workload.has_estimates,
         )
 

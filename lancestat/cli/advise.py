@@ -21,7 +21,21 @@ from lancestat.presentation.views import AdviceView
     show_default=True,
     help="Propose only what at least N queries use.",
 )
-def advise(invocation: Invocation, paths: tuple[Path, ...], write: bool, min_queries: int) -> None:
+@click.option(
+    "--min-q-error",
+    type=click.FloatRange(min=1),
+    metavar="FACTOR",
+    default=2.0,
+    show_default=True,
+    help="Leave out what serves estimates that are closer than this.",
+)
+def advise(
+    invocation: Invocation,
+    paths: tuple[Path, ...],
+    write: bool,
+    min_queries: int,
+    min_q_error: float,
+) -> None:
     """Propose changes of the YAML, from what queries have done.
 
     Each PATH is an event log of Spark, or a folder with such logs: whole, rolled over, still being
@@ -36,7 +50,7 @@ def advise(invocation: Invocation, paths: tuple[Path, ...], write: bool, min_que
     from lancestat.workload.changes import with_changes, write_files
 
     project = invocation.project()
-    advice = project.advise(paths, min_queries=min_queries)
+    advice = project.advise(paths, min_queries=min_queries, min_q_error=min_q_error)
     root, options = project.spec.root, dict(invocation.vars)
     advice, files = with_changes(
         advice,

@@ -35,8 +35,16 @@ def proposal_cells(proposal: Proposal) -> tuple[str, ...]:
 def advice_notes(view: views.AdviceView) -> Iterator[str]:
     """Yield sentences about what has no proposal, or is not in the diff."""
     advice = view.advice
+    by_reason: dict[str, dict[str, list[str]]] = {}
     for proposal, why in advice.by_hand:
-        yield f"To change by hand: {proposal.table}, {proposal.change} {proposal.what}: {why}."
+        tables = by_reason.setdefault(why, {})
+        tables.setdefault(proposal.table, []).append(f"{proposal.change} {proposal.what}")
+    for why, tables in by_reason.items():
+        listed = "; ".join(f"{name}, {', '.join(changes)}" for name, changes in tables.items())
+        yield f"To change by hand: {listed}: {why}."
+    if advice.unneeded:
+        changes = count(advice.unneeded, "change")
+        yield f"Not proposed, since estimates are good without: {changes} (see --min-q-error)."
     if advice.queries and not advice.has_estimates:
         yield (
             "No q-errors: the logs lack the rows that Spark expected, which they have with "

@@ -360,6 +360,7 @@ def _advice(view: views.AdviceView, page: views.Page) -> Payload:
         undeclared=[{"table": name, "queries": n} for name, n in advice.undeclared.items()],
         unopened=[{"table": name, "message": text} for name, text in advice.unopened.items()],
         left_out=advice.left_out,
+        unneeded=advice.unneeded,
         diff=advice.diff,
         written=None if view.written is None else list(view.written),
     )

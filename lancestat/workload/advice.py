@@ -81,6 +81,11 @@ class Proposal:
     other: str | None = None
     other_columns: tuple[str, ...] = ()
 
+    def is_needed(self, min_q_error: float) -> bool:
+        """Whether it helps: not where it serves estimates alone, and they are as good already."""
+        serves_estimates = self.change not in (Change.COLUMN, Change.UNUSED)
+        return self.q_error is None or self.q_error >= min_q_error or not serves_estimates
+
     @property
     def what(self) -> str:
         """What it is about, as people read it: `(i_category, i_class)`."""
@@ -108,8 +113,10 @@ class Advice:
 
     `undeclared` has, by their names in plans, how many queries scan tables that the project does
     not declare. `unopened` has the names of declared tables that could not be opened, each with
-    the error. `left_out` says in words what was not read of the logs. `diff` is the change of the
-    spec files as a unified diff, and `by_hand` has proposals that it lacks, each with the reason.
+    the error. `left_out` says in words what was not read of the logs. `found` has the URIs of the
+    datasets that sources find, by the names of their tables. `unneeded` counts what is not proposed
+    since estimates are good. `diff` is the change of the spec files
+    as a unified diff, and `by_hand` has proposals that it lacks, each with the reason.
     """
 
     project: str
@@ -123,6 +130,8 @@ class Advice:
     unopened: Mapping[str, str]
     left_out: str
     has_estimates: bool
+    found: Mapping[str, str] = field(default_factory=dict)
+    unneeded: int = 0
     diff: str = ""
     by_hand: tuple[tuple[Proposal, str], ...] = ()
 

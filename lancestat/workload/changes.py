@@ -11,10 +11,12 @@ import yaml
 
 from lancestat.errors import LancestatError, NotWritten
 from lancestat.lake.files import write_whole
+from lancestat.spec.catalog import table_name_of
 from lancestat.spec.files import Files, Folder
 from lancestat.spec.model import Table
+from lancestat.state.values import canonical_uri
 from lancestat.workload.advice import Advice, Change, Proposal
-from lancestat.workload.edit import CannotEditError, SpecText, Value
+from lancestat.workload.edit import CannotEditError, SpecText, Value, flow
 
 _CONTEXT_LINES = 2
 
@@ -70,7 +72,7 @@ def _all_edited(
     for proposal in advice.proposals:
         try:
             _require_columns(proposal, (other for other, _ in by_hand))
-            edited = _edited(files, tables[proposal.table], proposal)
+            edited = _edited(files, tables[proposal.table], proposal, advice.found)
             check(edited)
         except CannotEditError as error:
             by_hand.append((proposal, str(error)))
@@ -89,19 +91,37 @@ def _require_columns(proposal: Proposal, by_hand: Iterable[Proposal]) -> None:
             raise CannotEditError(f"it needs column {other.columns[0]}")
 
 
-def _edited(files: EditedFiles, table: Table, proposal: Proposal) -> EditedFiles:
-    if table.source is not None:
-        raise CannotEditError("the table comes from a source, which lists no columns")
+def _edited(
+    files: EditedFiles, table: Table, proposal: Proposal, found: Mapping[str, str]
+) -> EditedFiles:
     name = table.location.file
     try:
         text = SpecText(files.read(name).decode())
     except UnicodeDecodeError:
         raise CannotEditError(f"{name} is not in UTF-8") from None
     try:
+        if table.source is not None and table.name not in text.names():
+            _declare(text, table, found[table.name])
         _apply(text, _index(text, table.name), proposal)
     except CannotEditError as error:
         raise CannotEditError(f"{name} {error}") from None
     return EditedFiles(files.files, {**files.texts, name: text.text})
+
+
+def _declare(text: SpecText, table: Table, uri: str) -> None:
+    """Declare a table that a source has found, in the file of the source, with its defaults."""
+    source = text.source(table.location.line or 0)
+    name = table_name_of((table.declared or table).uri)
+    if name is None:
+        raise CannotEditError("has a table of a source that has no name there")
+    if "catalog" in source:
+        place = ("table", flow(str(name)))
+    else:
+        below = uri.removeprefix(f"{canonical_uri(name.catalog)}/")
+        if below == uri:
+            raise CannotEditError(f"has a source that finds {table.name} in another folder")
+        place = ("uri", flow(f"{source['uri'].value.rstrip('/')}/{below}"))
+    text.add_table([("name", flow(table.name)), place, *text.entries(source.get("defaults"))])
 
 
 def write_files(files: EditedFiles) -> tuple[str, ...]:

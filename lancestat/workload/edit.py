@@ -118,6 +118,60 @@ class SpecText:
             names.append(None if name is None else str(name.value.value))
         return names
 
+    def add_table(self, entries: Sequence[tuple[str, str]]) -> None:
+        """Add a table at the end of `tables`, of keys and values as they are to be written."""
+        listed = self._tables()
+        root = self._root()
+        if listed is None:
+            if not isinstance(root, yaml.MappingNode) or root.flow_style:
+                raise CannotEditError("has no place for tables")
+            self.text = self.text.rstrip() + "\n"
+            self._insert(len(self.text), f"\ntables:{_item(entries, '  ')}\n")
+            return
+        tables = listed.value
+        is_block = isinstance(tables, yaml.SequenceNode) and not tables.flow_style
+        if not isinstance(tables, yaml.SequenceNode) or not is_block or self._is_shared(tables):
+            raise CannotEditError("has no list of tables of its own, line by line")
+        indent = " " * tables.start_mark.column
+        end = self._line_end(self._leaf_end(tables.value[-1], tables))
+        self._insert(end, f"\n{_item(entries, indent)}")
+
+    def source(self, line: int) -> dict[str, yaml.Node]:
+        """Return the keys of the source that begins in a line, counted from 1."""
+        root = self._root()
+        entry = entry_of(root, "sources") if isinstance(root, yaml.MappingNode) else None
+        for item in entry.value.value if entry is not None else ():
+            if isinstance(item, yaml.MappingNode) and item.start_mark.line == line - 1:
+                return self._keys(item)
+        raise CannotEditError("does not have the source as it stands")
+
+    def entries(self, mapping: yaml.Node | None) -> list[tuple[str, str]]:
+        """Return the keys of a mapping, each with its value as it is written, on one line."""
+        keys = {} if mapping is None else self._keys(mapping)
+        return [(name, self._written(value)) for name, value in keys.items()]
+
+    def _keys(self, mapping: yaml.Node) -> dict[str, yaml.Node]:
+        if not isinstance(mapping, yaml.MappingNode) or self._is_shared(mapping):
+            raise CannotEditError("writes the source for others too, behind an anchor or an alias")
+        keys = {str(name.value): value for name, value in mapping.value}
+        if "<<" in keys:
+            raise CannotEditError("merges other mappings into the source")
+        return keys
+
+    def _written(self, node: yaml.Node) -> str:
+        if isinstance(node, yaml.MappingNode):
+            items = (f"{name}: {text}" for name, text in self.entries(node))
+            return "{" + ", ".join(items) + "}"
+        if isinstance(node, yaml.SequenceNode):
+            return "[" + ", ".join(map(self._written, node.value)) + "]"
+        assert isinstance(node, yaml.ScalarNode)
+        text = self.text[_start(node) : _end(node)]
+        if text.startswith(("&", "*", "!")):
+            raise CannotEditError("has an anchor, an alias or a tag in the source")
+        is_plain = not node.style and not _INDICATORS.search(text)
+        is_quoted = node.style in ("'", '"') and "\n" not in text
+        return text if is_plain or is_quoted else json.dumps(node.value, ensure_ascii=False)
+
     def scalars(self, index: int, path: Sequence[str]) -> list[str]:
         """Return the scalars of a list that a table has, none where it has no such list."""
         entry = self.entry(index, path)
@@ -266,6 +320,16 @@ class SpecText:
         if "\r\n" in self.text:
             text = text.replace("\n", "\r\n")
         self.text = self.text[:position] + text + self.text[position:]
+
+
+# What has a meaning in a flow list or mapping, or ends a line.
+_INDICATORS = re.compile(r"[,\[\]{}\n]")
+
+
+def _item(entries: Sequence[tuple[str, str]], indent: str) -> str:
+    """Return a mapping as an item of a block list, each key in a line of its own."""
+    lines = [f"{key}: {text}" for key, text in entries]
+    return f"\n{indent}- " + f"\n{indent}  ".join(lines)
 
 
 def entry_of(mapping: yaml.MappingNode, key: str) -> Entry | None:

@@ -127,7 +127,7 @@ def test_sessions_record_what_event_logs_have(tmp_path: Path, settings: tuple[st
     assert own.left_out_words == ""
     assert own.workload.has_estimates
     assert b"SECRET" not in recorded.read_bytes()
-    advice = Project.load(tmp_path).advise()
+    advice = Project.load(tmp_path).advise(min_q_error=1)
     assert (advice.logs, advice.queries, advice.has_estimates) == (1, 5, True)
     assert Change.GROUP in {proposal.change for proposal in advice.proposals}
 
@@ -148,7 +148,7 @@ def check_workload(reader: LogReader, folder: Path) -> None:
 
 
 def check_advice(project: Project, events: Path) -> None:
-    advice = project.advise([events])
+    advice = project.advise([events], min_q_error=1)
     proposed = {(each.table, each.change, each.columns) for each in advice.proposals}
     assert proposed >= {
         ("orders", Change.GROUP, ("o_cat", "o_sub")),

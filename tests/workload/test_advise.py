@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,142 @@ def test_without_a_path_the_query_log_of_the_target_is_read(advise: Advise, tmp_
     assert result.exit_code == 0, result.output
     assert "1 query in 1 log, from" in result.output
     assert "o_cat" in result.output
+
+
+SOURCE = """\
+sources:
+  # All that is there.
+  - uri: {place}
+    defaults:
+      columns:
+        - "*_id"
+      tags: [nightly]
+      policy: fresh
+      publish: none
+      freshness: {{warn_after: 24h}}
+      owner: "shop, and {{{{ target.name }}}}"
+"""
+POLICIES = "policies: [{name: fresh, allow.stale: {max_age: 1h}}]\n"
+
+
+def with_source(text: str, declared: str = "") -> None:
+    Path("specs/shop.yml").write_text(text + declared)
+    Path("specs/policies.yml").write_text(POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("place", "declared"),
+    [
+        ('"."', ""),
+        ("./", "\ntables:\n- name: others\n  uri: others.lance\n\n# The end.\n"),
+        ("\"{{ var('here') }}/\"", "\ntables:\n  - {name: others, uri: others.lance} # and\n"),
+    ],
+)
+def test_a_table_of_a_source_is_declared_as_the_source_has_it(
+    advise: Advise, place: str, declared: str
+) -> None:
+    with_source(SOURCE.format(place=place), declared)
+    project = Path("lancestat_project.yml")
+    project.write_text(project.read_text() + "vars: {here: .}\n")
+    before = {table.name: table for table in Project.load(".").discover().tables}
+    result = advise(CATEGORY, DAYS, NAME, options=("--write",))
+    assert result.exit_code == 0, result.output
+    assert "by hand" not in result.stdout
+    assert specs().startswith(SOURCE.format(place=place) + declared.partition("\n\n#")[0].rstrip())
+    assert "# The end." in specs() or "# The end." not in declared
+    after = {table.name: table for table in Project.load(".").discover().tables}
+    assert after.keys() == before.keys()
+    for name, added in {"orders": ("o_cat", "o_day"), "customers": ("c_name",)}.items():
+        assert f'columns: ["*_id", {", ".join(added)}]' in specs()
+        assert after[name].common_values is not None
+        assert after[name] == replace(
+            before[name],
+            uri=after[name].uri,
+            columns=after[name].columns,
+            declared=after[name].declared,
+            location=after[name].location,
+            source=after[name].source,
+            histogram=name == "orders",
+            common_values=after[name].common_values,
+            places=after[name].places,
+        )
+        assert Path(after[name].dataset_uri).resolve() == Path(f"{name}.lance").resolve()
+    again = advise(CATEGORY, DAYS, NAME, options=("--output", "json"))
+    assert json.loads(again.stdout)["proposals"] == []
+
+
+def test_a_table_of_a_catalog_is_declared_by_its_name(advise: Advise) -> None:
+    with_source("sources: [{catalog: lake, defaults: {columns: all}}]\n")
+    project = Path("lancestat_project.yml")
+    lake = "catalogs: {lake: {impl: dir, properties: {root: .}}}"
+    project.write_text(project.read_text().replace("{state: state}", f"{{state: state, {lake}}}"))
+    result = advise(CATEGORY, options=("--write",))
+    assert result.exit_code == 0, result.output
+    assert specs().endswith(
+        "\ntables:\n  - name: orders\n    table: lake.orders\n    columns: all\n"
+        "    common_values: {columns: [o_cat]}\n"
+    )
+    [orders] = [each for each in Project.load(".").discover().tables if each.name == "orders"]
+    assert (orders.dataset_uri, orders.location.line) == ("catalog://lake/orders", 4)
+
+
+@pytest.mark.parametrize(
+    ("sources", "why"),
+    [
+        (
+            "sources:\n- uri: .\n  defaults: &own\n    columns: all\n- uri: x\n  defaults: *own\n",
+            "specs/shop.yml writes the source for others too, behind an anchor or an alias",
+        ),
+        (
+            "{sources: [{uri: ., defaults: {columns: all}}]}\n",
+            "specs/shop.yml has no place for tables",
+        ),
+        (
+            "sources:\n- uri: .\n  defaults: {columns: all}\ntables: [{name: a, uri: a.lance}]\n",
+            "specs/shop.yml has no list of tables of its own, line by line",
+        ),
+        (
+            "sources:\n- uri: .\n  defaults:\n    owner: &x me\n    columns: all\n",
+            "specs/shop.yml has an anchor, an alias or a tag in the source",
+        ),
+    ],
+)
+def test_sources_that_cannot_be_declared_in_their_text(
+    advise: Advise, sources: str, why: str
+) -> None:
+    with_source(sources)
+    Path("x").mkdir()
+    result = advise(CATEGORY, DAYS, NAME, options=("--write",))
+    assert result.exit_code == 0, result.output
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("To change by hand")]
+    assert "orders, common values o_cat, histogram o_day" in line or "histogram o_day" in line
+    assert line.endswith(f": {why}.")
+    assert specs() == sources
+
+
+def costed(rows: int) -> tuple[dict[str, Any], ...]:
+    """A filter by o_cat of which Spark expected 10 rows."""
+    text = "Filter (o_cat#2L = 7)"
+    costs = f"== Optimized Logical Plan ==\n{text}, Statistics(sizeInBytes=1.0 B, rowCount=10)\n"
+    plan = operator("Filter", text, ORDERS, rows=1)
+    return started(plan, text=costs), stage({1: rows}), ended()
+
+
+@pytest.mark.parametrize(("rows", "factor", "is_needed"), [(15, "2", False), (15, "1.5", True)])
+def test_nothing_is_proposed_for_estimates_that_are_good(
+    advise: Advise, rows: int, factor: str, is_needed: bool
+) -> None:
+    advise(CATEGORY)
+    Path("app-1").write_bytes(lines(*costed(rows)))
+    command = ["advise", "app-1", "--min-q-error", factor, "--output"]
+    found = json.loads(CliRunner().invoke(cli, [*command, "json"]).stdout)
+    # A column that is filtered by has use for bounds, too.
+    expected = ["column", "common values"] if is_needed else ["column"]
+    assert [each["change"] for each in found["proposals"]] == expected
+    assert found["unneeded"] == (not is_needed)
+    printed = CliRunner().invoke(cli, [*command, "text"]).stdout
+    note = "Not proposed, since estimates are good without: 1 change (see --min-q-error)."
+    assert (note in printed) == (not is_needed)
 
 
 def test_a_query_log_is_a_folder_of_this_machine(advise: Advise) -> None:
