@@ -24,7 +24,7 @@ from lancestat.query.plans.facts import (
 )
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Condition, Operator, OutputColumn
-from lancestat.query.plans.sampled import Mask
+from lancestat.query.plans.sampled import Mask, SampledRows
 from lancestat.tables.statistics.column_type import Kind, column_type
 
 # What is known of the rows that a scan reads; None where its statistics are not used.
@@ -288,6 +288,7 @@ def _grouped(
             type=added.type,
             field=Field(-1, "sum", pa.null(), nullable=True, spark_type=column.type),
             of_groups=_of_groups(below, ids, added, below.rows / max(1.0, groups)),
+            spread=_spread(below, ids, added, groups),
         )
     if column.key is None and column.of is None:
         return ColumnFacts(groups)
@@ -309,15 +310,37 @@ def _of_groups(
     below: Facts, ids: Sequence[str], added: ColumnFacts | None, mean: float
 ) -> Callable[[], npt.NDArray[np.float64] | None] | None:
     """Return what gives the sizes of sampled groups, or the sums of a column there."""
-    columns = [*map(below.of, ids), *([] if added is None else [added])]
+    sampled = _sample_of(below, [*map(below.of, ids), *([] if added is None else [added])])
+    if sampled is None:
+        return None
+    sample, names = sampled
+    if added is None:
+        return functools.cache(lambda: sample.of_groups(names, None, None, mean))
+    return functools.cache(lambda: sample.of_groups(names[:-1], names[-1], added.type, mean))
+
+
+def _spread(
+    below: Facts, ids: Sequence[str], added: ColumnFacts, groups: float
+) -> Callable[[], tuple[float, float] | None] | None:
+    """Return what gives the mean and the variance of the sums of a column in groups."""
+    sampled, type = _sample_of(below, [*map(below.of, ids), added]), added.type
+    if sampled is None or type is None:
+        return None
+    sample, names = sampled
+    return functools.cache(
+        lambda: sample.spread_of_groups(names[:-1], names[-1], type, max(1.0, groups))
+    )
+
+
+def _sample_of(
+    below: Facts, columns: Sequence[ColumnFacts]
+) -> tuple[SampledRows, list[str]] | None:
+    """Return the sample of the one table that some columns are of, and their names there."""
     origins = [column.origin for column in columns if column.origin is not None]
     scans = {scan for scan, _ in origins}
     if len(origins) < len(columns) or len(scans) != 1 or not scans <= below.samples.keys():
         return None
-    sample, names = below.samples[scans.pop()], [name for _, name in origins]
-    if added is None:
-        return functools.cache(lambda: sample.of_groups(names, None, None, mean))
-    return functools.cache(lambda: sample.of_groups(names[:-1], names[-1], added.type, mean))
+    return below.samples[scans.pop()], [name for _, name in origins]
 
 
 def _join(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:

@@ -39,6 +39,7 @@ _ENOUGH = 20
 _TEXT_SHARE = 0.1
 _HISTOGRAM_DOUBT = 1.2
 _UNIFORM_DOUBT = 3.0
+_SUMS_DOUBT = 10.0
 # What estimates of single columns rest on that are as good as a sample.
 _KNOWN = frozenset(("common values", "count", "histogram"))
 
@@ -173,6 +174,8 @@ def _modelled(
     if len(ordered) > 1 and "histogram" not in evidence:
         expected = math.sqrt(expected * damped)
     doubt = _HISTOGRAM_DOUBT if _KNOWN.issuperset(evidence) else _UNIFORM_DOUBT
+    if "sums of groups" in evidence:
+        doubt = _SUMS_DOUBT
     at_most = min(1.0, max(damped, expected * doubt))
     words = ", ".join(dict.fromkeys(evidence)) or "no condition"
     return Share(expected, at_most, words, len(shares)), columns
@@ -440,6 +443,9 @@ def _of_groups(column: ColumnFacts, low: float, high: float) -> tuple[float, str
         return max(float(hits), 0.5) / len(values), "sampled groups"
     if column.mean_count is not None:
         return _of_count(column.mean_count, low, high), "sizes of groups"
+    spread = None if column.spread is None else column.spread()
+    if spread is not None:
+        return _of_sum(*spread, column.distinct, low, high), "sums of groups"
     return None
 
 
@@ -449,6 +455,22 @@ def _of_count(mean: float, low: float, high: float) -> float:
     below = 1.0 if low <= 1 else more ** (math.ceil(low) - 1)
     above = 0.0 if math.isinf(high) else more ** max(0, math.floor(high))
     return max(0.0, below - above)
+
+
+def _of_sum(mean: float, variance: float, groups: float, low: float, high: float) -> float:
+    """Return the share of groups with a sum between two bounds, neither of which may be known.
+
+    Far from the mean, it is between that of a normal distribution, or one group, and the most that
+    any distribution has there, by Cantelli's inequality: as many times the one as the other is it.
+    """
+    deviation = math.sqrt(2 * variance) or 1e-9
+    share = (math.erf((high - mean) / deviation) - math.erf((low - mean) / deviation)) / 2
+    share = max(share, 1 / max(1.0, groups))
+    distance = max(low - mean, mean - high)
+    if distance <= 0:
+        return share
+    most = variance / (variance + distance**2)
+    return math.sqrt(share * most) if share < most else share
 
 
 def _of_range(column: ColumnFacts, low: float, high: float) -> tuple[float, str]:

@@ -282,6 +282,22 @@ LINES = Relation(
 )
 
 
+def test_sums_of_groups_vary_in_a_sample_as_in_all_rows() -> None:
+    lines = Relation(LINES.rows.sample(fraction=1, shuffle=True, seed=1), 0)
+    sums = lines.rows.group_by("order").agg(pl.col("pieces").sum())["pieces"].to_numpy()
+    known = lines.facts().of("pieces").type
+    assert known is not None
+    for sample in (lines.sampled().samples[0], blocks_of(lines, 16_384)):
+        spread = sample.spread_of_groups(["order"], "pieces", known, len(sums))
+        assert spread is not None
+        assert q_error(spread[0], sums.mean()) <= 1.05
+        assert q_error(spread[1], sums.var()) <= 1.2
+    # Groups of one size vary less than is taken for granted.
+    even = Relation(pl.DataFrame({"order": np.repeat(np.arange(1_000), 4), "pieces": 5}), 0)
+    spread = even.sampled().samples[0].spread_of_groups(["order"], "pieces", known, 1_000)
+    assert spread == pytest.approx((20, 4 * 25))
+
+
 @pytest.mark.parametrize("is_scattered", [False, True])
 @pytest.mark.parametrize("size", [None, 16_384])
 @pytest.mark.parametrize(("compares", "value"), [(">", 300), ("<", 60), (">", 2_000), ("=", 7)])
@@ -320,4 +336,6 @@ def test_conditions_on_sums_and_sizes_of_groups(
         assert made.evidence == "sampled groups"
     else:
         # Parts of groups say nothing of the whole.
-        assert made.evidence == ("sizes of groups" if column == "n" else "guess")
+        assert made.evidence == ("sizes of groups" if column == "n" else "sums of groups")
+        assert column == "n" or true <= made.at_most
+        assert q_error(max(made.rows, 5), max(true, 5)) <= 20
