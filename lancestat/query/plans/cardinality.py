@@ -290,6 +290,8 @@ def _grouped(
             of_groups=_of_groups(below, ids, added, below.rows / max(1.0, groups)),
             spread=_spread(below, ids, added, groups),
         )
+    if column.extreme_of is not None and (origin := below.of(column.extreme_of).origin):
+        return ColumnFacts(groups, extreme_of=origin[1])
     if column.key is None and column.of is None:
         return ColumnFacts(groups)
     key = column if column.key is None else keys[column.key]

@@ -43,6 +43,7 @@ class ColumnFacts:
         mean_count: Of a count of rows of groups: its mean.
         of_groups: Returns the counts or sums of sampled groups, as `SampledRows.of_groups`.
         spread: Of a sum of groups: returns its mean and variance, as `spread_of_groups`.
+        extreme_of: The name of the column whose least or greatest values in groups it has.
         counted_in: Columns of scans in whose rows its values occur as often as here, relative to
             each other, or as the product of those where there are several; `origin` if None. With
             none each value occurs as often as any other.
@@ -62,6 +63,7 @@ class ColumnFacts:
     mean_count: float | None = None
     of_groups: Callable[[], npt.NDArray[np.float64] | None] | None = None
     spread: Callable[[], tuple[float, float] | None] | None = None
+    extreme_of: str | None = None
     counted_in: frozenset[Origin] | None = None
     frequencies: Frequencies | None = None
     parts: tuple[ColumnFacts, ...] = ()

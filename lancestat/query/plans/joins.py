@@ -38,6 +38,10 @@ def joined(
 
     Source: A. Swami and K. B. Schiefer, On the estimation of join result sizes, EDBT 1994.
     """
+    if type == "INNER":
+        others = [each for each in conditions if not _is_of_extremes(left, right, each)]
+        if len(others) < len(conditions):
+            return _of_extremes(left, right, others, kept)
     pairs, others = _keys(left, right, conditions)
     matching = _matching(left, right, pairs, kept)
     matches = _inner(left, right, pairs, others, matching)
@@ -56,6 +60,32 @@ def joined(
         partnered = _partnered(right, left, swapped, other, kept)
         matches = _with_unmatched(matches, right, partnered, left)
     return matches
+
+
+def _is_of_extremes(left: Facts, right: Facts, condition: Condition) -> bool:
+    """Whether a column of the left side has to be a least or greatest value, or of the right."""
+    pairs, _ = _keys(left, right, [condition])
+    return any(
+        column.origin is not None and column.origin[1] == extreme.extreme_of
+        for a, b in pairs
+        for column, extreme in ((left.of(a), right.of(b)), (right.of(b), left.of(a)))
+    )
+
+
+def _of_extremes(left: Facts, right: Facts, others: Sequence[Condition], kept: Kept) -> Facts:
+    """Return the rows of a join with the least or greatest values of groups, by its other keys.
+
+    Of the rows that a group finds by those, about one has the value.
+    """
+    made = joined(left, right, "INNER", others, kept)
+    pairs, _ = _keys(left, right, others)
+    one, _ = tuples(left, [a for a, _ in pairs], kept, rows=left.rows)
+    other, _ = tuples(right, [b for _, b in pairs], kept, rows=right.rows)
+    # The groups are the side that has each key once.
+    found = max(left.rows / max(1.0, one), right.rows / max(1.0, other), 1.0)
+    rows = made.rows / found
+    at_most = min(made.at_most, rows * _RESIDUAL_DOUBT * _DOUBT)
+    return made.with_rows(rows, max(rows, at_most), f"{made.evidence}, one row of each group")
 
 
 def _keys(

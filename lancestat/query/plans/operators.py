@@ -42,7 +42,8 @@ class OutputColumn:
 
     `of` is the column that it is, under another number. `sources` are all that it is computed from
     otherwise. `key` is the index of the grouping expression that it is. `is_count` is whether it is
-    the number of rows of a group; else it may be the sum, of a Spark type, of the column `sum_of`.
+    the number of rows of a group; else it may be the sum, of a Spark type, of the column `sum_of`,
+    or the least or greatest value of the column `extreme_of`.
     `values` numbers the values of a key that is computed of a scan's
     columns, in the rows of its sample.
     """
@@ -55,6 +56,7 @@ class OutputColumn:
     values: Json | None = None
     sum_of: str | None = None
     type: str = ""
+    extreme_of: str | None = None
 
     @classmethod
     def of_message(cls, message: Json) -> OutputColumn:
@@ -67,6 +69,7 @@ class OutputColumn:
             message.get("values"),
             message.get("sum_of"),
             message.get("type", ""),
+            message.get("extreme_of"),
         )
 
 

@@ -18,6 +18,8 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Sum;
 import org.apache.spark.sql.catalyst.plans.ExistenceJoin;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
@@ -30,6 +32,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.internal.SQLConf;
@@ -323,6 +326,11 @@ final class PlanQuestion {
           column.put("sum_of", id((Attribute) ((Sum) aggregate.aggregateFunction()).child()));
           column.put("type", value.dataType().catalogString());
         }
+        if (isExtreme(aggregate)) {
+          // Both have one child.
+          Object child = ((TreeNode) aggregate.aggregateFunction()).children().head();
+          column.put("extreme_of", id((Attribute) child));
+        }
       }
       for (int i = 0; i < grouping.size(); i++) {
         if (value.semanticEquals((Expression) grouping.get(i))) {
@@ -343,6 +351,14 @@ final class PlanQuestion {
     return value.aggregateFunction() instanceof Sum
         && ((Sum) value.aggregateFunction()).child() instanceof Attribute
         && !value.isDistinct()
+        && value.filter().isEmpty();
+  }
+
+  /** Whether it is the least or the greatest value of a column in each group. */
+  private static boolean isExtreme(AggregateExpression value) {
+    Object function = value.aggregateFunction();
+    return (function instanceof Min || function instanceof Max)
+        && ((TreeNode) function).children().head() instanceof Attribute
         && value.filter().isEmpty();
   }
 

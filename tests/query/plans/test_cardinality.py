@@ -282,6 +282,36 @@ LINES = Relation(
 )
 
 
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize("share", [1.0, 0.02])
+def test_the_row_with_the_least_value_of_each_group(is_swapped: bool, share: float) -> None:
+    rows = pl.DataFrame(
+        {"order": RANDOM.integers(0, 5_000, 40_000), "pieces": RANDOM.integers(1, 9_000, 40_000)}
+    )
+    least = rows.group_by("order").agg(pl.col("pieces").min())
+    left = rows.filter(pl.col("order") < 5_000 * share)
+    facts = (Relation(left, 0).facts(), Relation(rows, 1).facts())
+    renamed = {f"{name} 2": column for name, column in facts[1].columns.items()}
+    scans = (facts[0], replace(facts[1], columns=renamed, unique=frozenset()))
+    columns = [
+        {"id": "key", "of": "order 2", "key": 0},
+        {"id": "least", "from": ["pieces 2"], "extreme_of": "pieces 2"},
+    ]
+    grouped = operator("aggregate", 1, keys=[{"of": "order 2"}], columns=columns)
+    conditions = [equality("order", "key"), equality("least", "pieces")]
+    inputs = (2, 0) if is_swapped else (0, 2)
+    join = operator("join", *inputs, type="INNER", conditions=conditions)
+    made = Estimator(
+        read_operators([operator("scan", scan=0), operator("scan", scan=1), grouped, join]),
+        lambda index, _: scans[index],
+        NOTHING,
+    ).facts[3]
+    true = len(left.join(least, on=["order", "pieces"]))
+    assert made is not None
+    assert made.evidence.endswith("one row of each group")
+    assert q_error(made.rows, true) <= 1.3
+
+
 def test_sums_of_groups_vary_in_a_sample_as_in_all_rows() -> None:
     lines = Relation(LINES.rows.sample(fraction=1, shuffle=True, seed=1), 0)
     sums = lines.rows.group_by("order").agg(pl.col("pieces").sum())["pieces"].to_numpy()
