@@ -40,7 +40,7 @@ def joined(
     """
     if type == "INNER":
         others = [each for each in conditions if not _is_of_extremes(left, right, each)]
-        if len(others) < len(conditions):
+        if len(others) < len(conditions) and _keys(left, right, others)[0]:
             return _of_extremes(left, right, others, kept)
     pairs, others = _keys(left, right, conditions)
     matching = _matching(left, right, pairs, kept)

@@ -310,6 +310,17 @@ def test_the_row_with_the_least_value_of_each_group(is_swapped: bool, share: flo
     assert made is not None
     assert made.evidence.endswith("one row of each group")
     assert q_error(made.rows, true) <= 1.3
+    # Without a key, the values are a column like others.
+    join = operator("join", *inputs, type="INNER", conditions=conditions[1:])
+    made = Estimator(
+        read_operators([operator("scan", scan=0), operator("scan", scan=1), grouped, join]),
+        lambda index, _: scans[index],
+        NOTHING,
+    ).facts[3]
+    true = len(left.join(least, on="pieces"))
+    assert made is not None
+    assert made.evidence == "distinct count"
+    assert made.rows > true / 10
 
 
 def test_sums_of_groups_vary_in_a_sample_as_in_all_rows() -> None:
