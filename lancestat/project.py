@@ -505,9 +505,9 @@ class Project:
         from lancestat.query.read.session_catalogs import detach
         from lancestat.workload.query_log import stop_recording
 
-        stop_recording(spark)
         views = [table.name for table in self.spec.tables]
         detach(spark, tuple(self._declared.target.catalogs), views)
+        stop_recording(spark)
 
     @property
     def _declared_tables(self) -> DeclaredTables:
