@@ -125,12 +125,11 @@ class SpecText:
         if listed is None:
             if not isinstance(root, yaml.MappingNode) or root.flow_style:
                 raise CannotEditError("has no place for tables")
-            self.text = self.text.rstrip() + "\n"
-            self._insert(len(self.text), f"\ntables:{_item(entries, '  ')}\n")
+            self._insert(len(self.text.rstrip()), f"\n\ntables:{_item(entries, '  ')}")
             return
         tables = listed.value
-        is_block = isinstance(tables, yaml.SequenceNode) and not tables.flow_style
-        if not isinstance(tables, yaml.SequenceNode) or not is_block or self._is_shared(tables):
+        is_list = isinstance(tables, yaml.SequenceNode) and not tables.flow_style
+        if not is_list or self._is_shared(tables):
             raise CannotEditError("has no list of tables of its own, line by line")
         indent = " " * tables.start_mark.column
         end = self._line_end(self._leaf_end(tables.value[-1], tables))

@@ -222,6 +222,19 @@ def test_a_table_of_a_catalog_is_declared_by_its_name(advise: Advise) -> None:
     assert (orders.dataset_uri, orders.location.line) == ("catalog://lake/orders", 4)
 
 
+@pytest.mark.parametrize("end", ["", "\r\n", "\r\n\r\n"])
+def test_a_table_of_a_source_is_declared_in_the_line_ends_of_the_file(
+    advise: Advise, end: str
+) -> None:
+    source = f"sources:\r\n  - uri: .\r\n    defaults: {{columns: all}}{end}"
+    Path("specs/shop.yml").write_bytes(source.encode())
+    assert advise(CATEGORY, options=("--write",)).exit_code == 0
+    written = Path("specs/shop.yml").read_bytes().decode()
+    assert written.startswith(source.rstrip())
+    assert written.endswith(f"\r\n    common_values: {{columns: [o_cat]}}{end}")
+    assert "\n" not in written.replace("\r\n", "")
+
+
 @pytest.mark.parametrize(
     ("sources", "why"),
     [
