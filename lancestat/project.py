@@ -19,9 +19,15 @@ from lancestat.arguments import (
     check_selectors,
     check_session,
     check_whole,
+    is_number,
 )
-from lancestat.errors import InvalidArgument, LancestatError, UnknownTable, did_you_mean
-from lancestat.errors.codes import NoQueryLog
+from lancestat.errors import (
+    InvalidArgument,
+    LancestatError,
+    NoQueryLog,
+    UnknownTable,
+    did_you_mean,
+)
 from lancestat.formats import visible
 from lancestat.logs import redact_logs, without_secrets
 from lancestat.spec import PAGES
@@ -621,8 +627,7 @@ class Project:
         from lancestat.workload.tables import declared_names, known_tables
 
         check_whole("min_queries", min_queries, 1)
-        is_number = isinstance(min_q_error, int | float) and not isinstance(min_q_error, bool)
-        is_factor = is_number and min_q_error >= 1
+        is_factor = is_number(min_q_error) and min_q_error >= 1
         check("min_q_error", min_q_error, is_factor, "a number, 1 or more")
         target = self.spec.target
         logs = [Path(path) for path in paths or filter(None, [target.query_log])]

@@ -137,7 +137,7 @@ class QueryLog:
             with self.path.open("ab") as file:
                 file.write(line)
         except OSError as error:
-            _log.warning("queries are not recorded in %s: %s", self.folder, error.strerror)
+            _log.warning("queries are not recorded in %s: %s", self.folder, error.strerror or error)
             self._is_open = False
         self._size += len(line)
 
