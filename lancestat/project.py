@@ -448,7 +448,7 @@ class Project:
         `spark.sql.cbo.enabled` is true. Catalogs of the target become catalogs of the session,
         whose tables are the latest when a query is planned. If the session already has a catalog of
         that name, it stays, and the declared tables that it reads get statistics. If the target has
-        a `query_log`, what the session's queries do with columns is recorded there.
+        `listen`, what the session's queries do with columns is recorded there.
 
         Args:
             spark: A classic session.
@@ -485,8 +485,9 @@ class Project:
         from lancestat.workload.query_log import record_queries
 
         check_session("spark", spark)
-        if self._declared.target.query_log is not None:
-            record_queries(spark, Path(self._declared.target.query_log))
+        folder = self._declared.target.query_log
+        if folder is not None:
+            record_queries(spark, Path(folder))
         wanted = tuple(self._declared.target.catalogs)
         if not wanted:
             return Attachment(())
@@ -612,14 +613,14 @@ class Project:
 
         Args:
             paths: Logs of queries, and folders with such logs: event logs of Spark, and what
-                attached sessions record. Without any, the target's `query_log`.
+                attached sessions record. Without any, those of the target's `listen`.
             min_queries: How many queries have to use what a proposal adds.
             min_q_error: How far estimates have to be off, as a factor, for proposals that serve
                 nothing else. Where it is not known how far they are, all are made.
 
         Raises:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
-            NoQueryLog: There are no paths, and the target has no `query_log`, or an empty one.
+            NoQueryLog: There are no paths, and the target does not `listen`, or has recorded none.
         """
         from lancestat.state.values import canonical_uri
         from lancestat.workload.advice import Advice, propose
@@ -633,8 +634,8 @@ class Project:
         logs = [Path(path) for path in paths or filter(None, [target.query_log])]
         if not logs:
             raise NoQueryLog(
-                f"no log to read: name one, or give the target '{target.name}' a 'query_log', in "
-                "which sessions record their queries"
+                f"no log to read: name one, or set 'listen' in the target '{target.name}', so that "
+                "sessions record their queries"
             )
         if not paths and not logs[0].exists():
             raise NoQueryLog(

@@ -39,7 +39,7 @@ def advise(
     """Propose changes of the YAML, from what queries have done.
 
     Each PATH is an event log of Spark, or a folder with such logs: whole, rolled over, still being
-    written, compressed or not. Without PATH, the query_log of the target is read. Shows the
+    written, compressed or not. Without PATH, what sessions recorded is read. Shows the
     statistics that the queries would have had use for, each with its evidence, columns that none
     has read for 90 days, and the change of the spec files as a diff, which --write makes. Comments
     and the order of keys stay. Nothing of a query is shown or kept but the names of tables and

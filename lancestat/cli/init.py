@@ -36,8 +36,8 @@ targets:
     spark: {{master: "local[*]"}}
     # What runs remember. Deleting it costs time, never correctness.
     state: .lancestat/state
-    # Where sessions record which columns queries use, for `lancestat advise`:
-    # query_log: .lancestat/queries
+    # Sessions record which columns queries use, for `lancestat advise`:
+    # listen: true
     # Lance takes the usual variables of object stores from the environment, such as AWS_REGION and
     # AWS_ACCESS_KEY_ID. Other options go here, and secrets never stand in this file:
     # storage_options:

@@ -619,7 +619,7 @@ class EventLogUnreadable(UsageError, code="LS618"):
 
 
 class NoQueryLog(UsageError, code="LS619"):
-    """No log of queries is named, and the target has no `query_log`, or none is recorded yet."""
+    """No log of queries is named, and the target does not `listen`, or none is recorded yet."""
 
 
 class PlanOutOfDate(PlanFileError, code="LS620"):

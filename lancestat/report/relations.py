@@ -92,7 +92,7 @@ def _common_values(
                 columns,
                 partial.common,
                 assessment.types,
-                wanted.size,
+                wanted.limit,
                 with_texts=assessment.spec.show_values,
             )
             if shown is not None:

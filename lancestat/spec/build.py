@@ -98,12 +98,12 @@ class Builder:
         values = self._values(Table, item)
         values["columns"] = self._columns(item, values["columns"], "columns")
         values["policy"] = self._policy(item, values["policy"], "policy")
-        relations = {name: values[name] for name in ("groups", "keys", "references")}
-        for message, steps in relation_objections(**relations):
+        names = ("groups", "keys", "references", "common_values")
+        for message, steps in relation_objections(*(values[name] for name in names)):
             self.errors.append(item.error(WrongValue, message, *steps))
         places = {
             ".".join(map(str, steps)): item.at(*steps)
-            for name in (*relations, "common_values")
+            for name in names
             for steps in _steps_below(item.value.get(name), (name,))
         }
         return Table(**values, location=item.location, places=places)
@@ -151,7 +151,11 @@ class Builder:
         spark = item.value.get("spark", {})
         self._refuse(item, _target_objections(spark))
         location = item.at("spark", "package") if "package" in spark else None
-        return Target(name, **self._values(Target, item), package_location=location)
+        target = Target(name, **self._values(Target, item), package_location=location)
+        if target.listen is True and target.query_log is None:
+            message = "the state is in no folder of this machine, so 'listen' has to name one"
+            self.errors.append(item.error(WrongValue, message, "listen"))
+        return target
 
     def _values(self, resource: type[Declared], item: Item, *steps: str | int) -> dict[str, Any]:
         """Return the arguments of a resource that the mapping at `steps` of an item gives."""
@@ -225,6 +229,8 @@ class Builder:
         if resource is SourceDefaults:
             values["columns"] = self._columns(item, values["columns"], *steps, "columns")
             values["policy"] = self._policy(item, values["policy"], *steps, "policy")
+            for message, path in relation_objections(common=values["common_values"]):
+                self.errors.append(item.error(WrongValue, message, *steps, *path))
             return SourceDefaults(**values)
         if resource is Catalog:
             if values["impl"] == "dir" and "root" in values["properties"]:

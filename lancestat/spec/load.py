@@ -238,7 +238,7 @@ class _Header:
         folders = {
             "state": target.state,
             "scratch": target.scratch,
-            "query_log": target.query_log,
+            "listen": target.query_log,
         }
         for key, uri in folders.items():
             origin = self.origins.get(key)

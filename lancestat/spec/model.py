@@ -25,6 +25,7 @@ from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, is_commonplace, s
 from lancestat.spec.catalog import Catalog, UriOptions
 from lancestat.spec.declaration import (
     DURATION,
+    FLAG,
     NAME,
     SETTINGS,
     SIZE,
@@ -32,6 +33,7 @@ from lancestat.spec.declaration import (
     TEXT,
     ByName,
     Declared,
+    Either,
     Listed,
     Nested,
     PathOrUri,
@@ -80,6 +82,16 @@ class Reader(StringEnum):
 
 
 _FOLDER = PathOrUri(title="a folder or an object-store URI", keywords={"minLength": 1})
+_LISTEN = Either(
+    title="true, false, or the path of a folder",
+    shapes=(
+        FLAG,
+        PathOrUri(
+            title="the path of a folder",
+            keywords={"minLength": 1, "pattern": r"^(?![A-Za-z][A-Za-z0-9+.-]*://)"},
+        ),
+    ),
+)
 
 
 @resource
@@ -100,14 +112,12 @@ class Target:
     scratch: str | None = key(
         _FOLDER, "Temporary storage for KNN joins, which all executors must reach.", default=None
     )
-    query_log: str | None = key(
-        PathOrUri(
-            title="the path of a folder",
-            keywords={"minLength": 1, "pattern": r"^(?![A-Za-z][A-Za-z0-9+.-]*://)"},
-        ),
-        "A folder in which sessions that tables are attached to record, for `lancestat advise`, "
-        "which columns queries use. Nothing else of a query is kept.",
-        default=None,
+    listen: bool | str = key(
+        _LISTEN,
+        "Whether sessions that tables are attached to record, for `lancestat advise`, which "
+        "columns queries use. Nothing else of a query is kept. They do it in 'queries' below the "
+        "state's folder, or in the folder that is named.",
+        default=False,
     )
     spark_master: str | None = key(
         Text(title="a Spark master such as local[*]", keywords={"minLength": 1}),
@@ -190,6 +200,13 @@ class Target:
     def master(self) -> str | None:
         """Spark's master URL, None where spark-submit or Spark's own configuration decides."""
         return self.spark_master or self.spark_conf.get("spark.master")
+
+    @property
+    def query_log(self) -> str | None:
+        """The folder in which attached sessions record their queries, None where they do not."""
+        if self.listen is True:
+            return None if "://" in self.state else f"{self.state}/queries"
+        return self.listen or None
 
     declares: ClassVar[Resource] = Resource(
         "a mapping",

@@ -67,25 +67,31 @@ class Reference:
 
 REFERENCES = Listed(title="a list of references", items=Nested(resource=Reference))
 
-_SIZE = whole_number(
+_LIMIT = whole_number(
     f"a whole number from 1 to {MOST_COMMON_VALUES}", minimum=1, maximum=MOST_COMMON_VALUES
 )
 
 
 @resource
 class CommonValues:
-    """The most common values that are kept: `size` of each column and group that it `covers`.
+    """The most common values that are kept: `limit` of each column and group that it `covers`.
 
     `show` tells whether people may see them.
     """
 
-    size: int = key(_SIZE, "How many of each column and group.", default=100)
+    limit: int = key(_LIMIT, "How many of each column and group.", default=100)
     columns: Columns | None = key(
         _COLUMNS,
-        "Those of these columns, and of groups of these columns alone. By default, those of all "
-        "columns that have statistics, and of all groups.",
+        "Those of these columns. By default, those of all columns that have statistics.",
         default=None,
         canonical=lambda columns: None if columns is None else tuple(sorted(columns)),
+    )
+    groups: tuple[Columns, ...] | None = key(
+        GROUPS,
+        "Those of these groups, which are among the table's. By default, those of all groups of "
+        "'columns' alone.",
+        default=None,
+        canonical=lambda groups: None if groups is None else canonical_groups(groups),
     )
     show: bool = key(
         FLAG,
@@ -96,25 +102,35 @@ class CommonValues:
     )
 
     declares: ClassVar[Resource] = Resource(
-        "a mapping with 'size', 'columns' and 'show'", is_filled=True
+        "a mapping with 'limit', 'columns', 'groups' and 'show'", is_filled=True
     )
 
     def covers(self, columns: Iterable[str]) -> bool:
         """Whether the common values of a column or a group are kept."""
-        return self.columns is None or set(columns) <= set(self.columns)
+        names = frozenset(columns)
+        if len(names) > 1 and self.groups is not None:
+            return names in map(frozenset, self.groups)
+        return self.columns is None or names.issubset(self.columns)
 
     def includes(self, other: CommonValues | None) -> bool:
         """Whether all that `other` keeps is kept, where that is declared in place of this."""
         if other is None:
             return True
-        is_as_wide = self.covers(other.columns) if other.columns else self.columns is None
-        return is_as_wide and self.size >= other.size
+        is_as_wide = self.columns is None or (
+            other.columns is not None and set(other.columns) <= set(self.columns)
+        )
+        has_groups = (
+            (is_as_wide and self.groups is None)
+            if other.groups is None
+            else all(map(self.covers, other.groups))
+        )
+        return is_as_wide and has_groups and self.limit >= other.limit
 
 
 COMMON_VALUES = Either(
-    title=f"{_SIZE.title}, or a mapping with 'size', 'columns' and 'show'",
+    title=f"{_LIMIT.title}, or a mapping with 'limit', 'columns', 'groups' and 'show'",
     shapes=(
-        replace(_SIZE, read=lambda size: CommonValues(size=int(size))),
+        replace(_LIMIT, read=lambda limit: CommonValues(limit=int(limit))),
         Nested(resource=CommonValues),
     ),
 )
@@ -153,7 +169,10 @@ def distinct_groups(declared: Iterable[Columns]) -> tuple[Columns, ...]:
 
 
 def relation_objections(
-    groups: Sequence[Columns], keys: Sequence[Columns], references: Sequence[Reference]
+    groups: Sequence[Columns] = (),
+    keys: Sequence[Columns] = (),
+    references: Sequence[Reference] = (),
+    common: CommonValues | None = None,
 ) -> Iterator[tuple[str, KeyPath]]:
     """Yield what is wrong with declarations whose shapes are right, and the steps to each."""
     for name, noun, declared in (("groups", "group", groups), ("keys", "key", keys)):
@@ -166,7 +185,13 @@ def relation_objections(
     for index, first in _repeated(pairs):
         message = f"the reference {references[index]} is declared twice"
         yield f"{message}, first as item {first + 1}", ("references", index)
-    yield from _too_many(groups, keys, [reference.columns for reference in references])
+    referring = [reference.columns for reference in references]
+    yield from _too_many(groups, keys, referring)
+    known = set(map(frozenset, distinct_groups((*groups, *keys, *referring))))
+    for index, columns in enumerate((common and common.groups) or ()):
+        if frozenset(columns) not in known:
+            message = f"the table has no group {group_text(columns)} to keep common values of"
+            yield message, ("common_values", "groups", index)
 
 
 def _repeated(items: Iterable[Any]) -> Iterator[tuple[int, int]]:

@@ -503,6 +503,9 @@ class Table:
         if common is not None and common.columns is not None:
             left = tuple(name for name in common.columns if name in known)
             common = replace(common, columns=left) if left else None
+        if common is not None and common.groups is not None:
+            groups = tuple(columns for columns in common.groups if known.issuperset(columns))
+            common = replace(common, groups=groups)
         return replace(
             self,
             columns=ColumnSelection(all=False, rules=(rule,)),

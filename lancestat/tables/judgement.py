@@ -472,7 +472,7 @@ class TableAssessment(TableStatistics):
             made = PartialKey(
                 tuple(field_key(fields[name]) for name in names),
                 len(names) == 1 and names[0] in self.histograms,
-                capacity_for(common.size) if common is not None and has_common else 0,
+                capacity_for(common.limit) if common is not None and has_common else 0,
                 frozenset(names) in keys,
             )
             return str(made)

@@ -132,20 +132,20 @@ def shown_values(
     columns: tuple[str, ...],
     common: CommonValues,
     types: Mapping[str, ColumnType],
-    size: int,
+    limit: int,
     *,
     with_texts: bool,
 ) -> ShownValues | None:
     """Return common values for people, None where they are not to see them.
 
-    `size` is how many are wanted, and `with_texts` allows values of strings and binary.
+    `limit` is how many are wanted, and `with_texts` allows values of strings and binary.
     """
     of_columns = [types[name] for name in columns]
     if not with_texts and any(type.is_variable_width for type in of_columns):
         return None
     shown = tuple(
         ShownValue(tuple(map(_text, one.values, of_columns)), one.lower, one.upper)
-        for one in common.listed[:size]
+        for one in common.listed[:limit]
     )
     return ShownValues(columns, shown, common.is_exact, common.unlisted)
 

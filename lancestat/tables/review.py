@@ -340,7 +340,7 @@ def _common_values_shown(old: CommonValues | None, new: CommonValues | None) -> 
         return
     if old is None or not old.show:
         yield RiskNote(Risk.VALUES_SHOWN, "the most common values of columns will be shown")
-    elif not replace(old, size=new.size).includes(new):
+    elif not replace(old, limit=new.limit).includes(new):
         yield RiskNote(Risk.VALUES_SHOWN, "common values of more columns will be shown")
 
 

@@ -1,6 +1,6 @@
 """Spark's events to a workload: queries, their plans, and the rows that operators gave.
 
-Queries that `query_log` has recorded are events of their own. A log is read line by line. Of an
+Queries that sessions have recorded are events of their own. A log is read line by line. Of an
 event nothing is kept but what `plans` takes from it, and of a query nothing once it has been
 counted.
 """

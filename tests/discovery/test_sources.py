@@ -67,7 +67,7 @@ def test_the_defaults_are_those_of_tables(write: Write) -> None:
         "  - catalog: lake\n"
         "    defaults: {tags: [nightly], policy: tolerant, columns: {set: ids}, publish: none,\n"
         "               owner: a, histogram: true, freshness: {warn_after: 1d},\n"
-        "               common_values: {size: 10, columns: [kind]}}\n"
+        "               common_values: {limit: 10, columns: [kind]}}\n"
     )
     node = project.spec.sources[0].node("orders", TableName("lake", ("orders",)))
     assert node.tags == ("nightly",) and node.owner == "a" and node.histogram

@@ -119,7 +119,7 @@ def test_sessions_record_what_event_logs_have(tmp_path: Path, settings: tuple[st
     make_tables(tmp_path)
     project = tmp_path / "lancestat_project.yml"
     declared = project.read_text()
-    project.write_text(declared.replace("{dev: {", "{dev: {query_log: queries, "))
+    project.write_text(declared.replace("{dev: {", "{dev: {listen: queries, "))
     [events] = log_queries(tmp_path, *settings).iterdir()
     [recorded] = (tmp_path / "queries").iterdir()
     logged, own = read_workload([events]), read_workload([recorded])

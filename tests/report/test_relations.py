@@ -65,7 +65,7 @@ def test_show_has_all_that_is_declared(tmp_path: Path) -> None:
     ("more", "columns"),
     [
         ({"show_values": False}, {"id", "customer"}),
-        ({"common_values": {"size": 2, "show": False}}, set()),
+        ({"common_values": {"limit": 2, "show": False}}, set()),
         ({"common_values": {"columns": ["region"]}}, {"region"}),
     ],
 )

@@ -115,8 +115,8 @@ RISKY = {
         _table("histogram: true"), _table(), frozenset({Risk.COVERAGE_LOST})
     ),
     "relations_lost": Pair(
-        _table(*_RELATIONS, "common_values: {size: 50, columns: [o_key, o_text]}"),
-        _table("keys: [[o_text, o_price]]", "common_values: {size: 20, show: false}"),
+        _table(*_RELATIONS, "common_values: {limit: 50, columns: [o_key, o_text]}"),
+        _table("keys: [[o_text, o_price]]", "common_values: {limit: 20, show: false}"),
         frozenset({Risk.COVERAGE_LOST, Risk.COST_INCREASED}),
     ),
     "common_values_lost": Pair(
@@ -128,8 +128,8 @@ RISKY = {
         frozenset({Risk.VALUES_SHOWN}),
     ),
     "common_values_of_more": Pair(
-        _table("common_values: {size: 50, columns: [o_key]}"),
-        _table("common_values: {size: 20, columns: [o_price, o_key]}"),
+        _table("common_values: {limit: 50, columns: [o_key]}"),
+        _table("common_values: {limit: 20, columns: [o_price, o_key]}"),
         frozenset({Risk.COVERAGE_LOST, Risk.VALUES_SHOWN}),
     ),
     "relations_unopened": Pair(

@@ -77,7 +77,7 @@ def _tables(name: str) -> st.SearchStrategy[Node]:
             "groups": st.just([["a", "b"], ["c", "a"]]),
             "keys": st.sampled_from([[["k"]], [["k", "a"]]]),
             "references": st.just([_reference("a", name), _reference("b", name)]),
-            "common_values": st.sampled_from([100, {"size": 9, "columns": ["a", "b"]}]),
+            "common_values": st.sampled_from([100, {"limit": 9, "columns": ["a", "b"]}]),
             "freshness": st.just({"warn_after": "12h", "error_after": "24h"}),
             **_shared(),
         },

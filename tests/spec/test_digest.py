@@ -93,7 +93,7 @@ TABLES = [
     replace(TABLE, keys=(("a",),)),
     replace(TABLE, references=(Reference(("a", "b"), "t", ("c", "d")),)),
     replace(TABLE, common_values=CommonValues()),
-    replace(TABLE, common_values=CommonValues(size=50)),
+    replace(TABLE, common_values=CommonValues(limit=50)),
     replace(TABLE, common_values=CommonValues(columns=("a",))),
     replace(TABLE, columns=ColumnSelection(True, (), pattern("a"))),
     replace(TABLE, columns=ColumnSelection(False, (ColumnRule(pattern("a")),))),

@@ -95,8 +95,10 @@ tables:
       - {columns: [z, x], table: t, to: [k, l]}
   - {name: e, uri: e, common_values: 0}
   - {name: f, uri: f, common_values: {}}
-  - {name: g, uri: g, common_values: {size: 1001, columns: [x, x], shown: false}}
+  - {name: g, uri: g, common_values: {limit: 1001, columns: [x, x], shown: false}}
   - {name: h, uri: h, common_values: all}
+  - {name: k, uri: k, keys: [[a, b]], common_values: {groups: [[b, a], [a, c]]}}
+  - {name: l, uri: l, groups: [[a, b]], common_values: {groups: [[a]]}}
   - {name: i, uri: i, common_values: true}
 knn_joins:
   - {name: j, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: o}}

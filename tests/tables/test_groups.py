@@ -186,9 +186,9 @@ def test_a_group_that_is_dropped_leaves_no_entry_and_reads_nothing(
 
 def test_common_values_serve_smaller_sizes_and_not_larger_ones(grouped: World) -> None:
     settle(grouped)
-    grouped.common_values = CommonValues(size=10)
+    grouped.common_values = CommonValues(limit=10)
     assert isinstance(grouped.action(), Skip)
-    grouped.common_values = CommonValues(size=200)
+    grouped.common_values = CommonValues(limit=200)
     assert grouped.action().reasons == (Reason.SPEC_CHANGED,)
     settle(grouped)
     grouped.common_values = None
@@ -208,6 +208,38 @@ def test_common_values_are_kept_of_what_they_cover(world: World) -> None:
     assert table.common_values(PAIR) is not None
     assert table.common_values("o_id") is None
     assert table.common_values(frozenset(GROUPS[1])) is None
+
+
+def test_common_values_are_kept_of_the_groups_that_they_name(world: World) -> None:
+    world.groups = GROUPS
+    world.common_values = CommonValues(columns=("o_id",), groups=GROUPS[1:2])
+    settle(world)
+    table = opened(world)
+    assert table.common_values("o_id") is not None
+    assert table.common_values(PAIR) is None
+    assert table.common_values(frozenset(GROUPS[1])) is not None
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "is_included"),
+    [
+        (CommonValues(), CommonValues(columns=("a",), groups=(("a", "b"),)), True),
+        (
+            CommonValues(columns=("a", "b")),
+            CommonValues(columns=("b",), groups=(("b", "a"),)),
+            True,
+        ),
+        (CommonValues(columns=("a",)), CommonValues(columns=("a",), groups=(("a", "b"),)), False),
+        (CommonValues(groups=(("a", "b"),)), CommonValues(groups=(("b", "a"),)), True),
+        (CommonValues(groups=(("a", "b"),)), CommonValues(), False),
+        (CommonValues(columns=("a",), groups=()), CommonValues(groups=()), False),
+        (CommonValues(limit=9), CommonValues(limit=10), False),
+    ],
+)
+def test_fewer_common_values_are_among_more(
+    wide: CommonValues, narrow: CommonValues, is_included: bool
+) -> None:
+    assert wide.includes(narrow) == is_included
 
 
 def test_older_readers_find_what_they_know_and_ignore_the_rest(grouped: World) -> None:

@@ -71,8 +71,8 @@ def refusal(root: Path, warehouse: Path, *keys: str, customers: str = "") -> str
             "LS115 specs/shop.yml:4:13  column 'points' of table 'orders' cannot have statistics",
         ),
         (
-            "common_values: {size: 5, columns: [id, points]}",
-            "LS115 specs/shop.yml:4:44  column 'points' of table 'orders' cannot have statistics",
+            "common_values: {limit: 5, columns: [id, points]}",
+            "LS115 specs/shop.yml:4:45  column 'points' of table 'orders' cannot have statistics",
         ),
         (
             "references: [{columns: [cust], table: customers, to: [key]}]",
@@ -131,7 +131,7 @@ FITTING = (
     "keys: [[id], [customer, day]]",
     "references: [{columns: [customer, tag], table: customers, to: [key, name]},"
     " {columns: [customer], table: orders, to: [id]}]",
-    "common_values: {size: 20, columns: [tag, id]}",
+    "common_values: {limit: 20, columns: [tag, id]}",
 )
 
 

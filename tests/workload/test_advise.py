@@ -124,16 +124,17 @@ def test_a_link_to_a_spec_file_stays_one(advise: Advise) -> None:
     assert "o_cat" in Path("shop.yml").read_text()
 
 
-def test_without_a_path_the_query_log_of_the_target_is_read(advise: Advise, tmp_path: Path) -> None:
+def test_without_a_path_what_sessions_recorded_is_read(advise: Advise, tmp_path: Path) -> None:
     advise(CATEGORY)
     run = CliRunner().invoke
     result = run(cli, ["advise"])
     assert result.exit_code == 2
     assert (
-        "LS619  no log to read: name one, or give the target 'dev' a 'query_log'" in result.output
+        "LS619  no log to read: name one, or set 'listen' in the target 'dev', so that"
+        in result.output
     )
     project = Path("lancestat_project.yml")
-    project.write_text(project.read_text().replace("{state: state}", "{query_log: log}"))
+    project.write_text(project.read_text().replace("{state: state}", "{listen: log}"))
     result = run(cli, ["advise"])
     assert result.exit_code == 2
     assert f"LS619  no session has recorded queries in {tmp_path / 'log'} yet" in result.output
@@ -294,15 +295,38 @@ def test_nothing_is_proposed_for_estimates_that_are_good(
     assert (note in printed) == (not is_needed)
 
 
-def test_a_query_log_is_a_folder_of_this_machine(advise: Advise) -> None:
+def test_queries_are_recorded_in_a_folder_of_this_machine(advise: Advise) -> None:
     project = Path("lancestat_project.yml")
-    project.write_text(project.read_text().replace("{state: state}", "{query_log: 's3://b/log'}"))
+    project.write_text(project.read_text().replace("{state: state}", "{listen: 's3://b/log'}"))
     result = advise(CATEGORY)
     assert result.exit_code == 1
     assert (
-        "LS107 lancestat_project.yml:4:20  'query_log' of target 'dev' must be the path of a "
-        "folder, found 's3://b/log'" in result.output
+        "LS107 lancestat_project.yml:4:17  'listen' of target 'dev' must be true, false, or the "
+        "path of a folder, found 's3://b/log'" in result.output
     )
+
+
+def test_a_state_in_an_object_store_has_no_place_for_queries(advise: Advise) -> None:
+    project = Path("lancestat_project.yml")
+    declared = "{state: 's3://b/s', listen: true}"
+    project.write_text(project.read_text().replace("{state: state}", declared))
+    result = advise(CATEGORY)
+    assert result.exit_code == 1
+    assert (
+        "LS107 lancestat_project.yml:4:36  the state is in no folder of this machine, so 'listen' "
+        "has to name one" in result.output
+    )
+
+
+def test_queries_are_recorded_below_the_state(advise: Advise) -> None:
+    project = Path("lancestat_project.yml")
+    project.write_text(project.read_text().replace("{state: state}", "{state: s, listen: true}"))
+    advise(CATEGORY)
+    Path("s").mkdir(exist_ok=True)
+    Path("app-1").rename("s/queries")
+    result = CliRunner().invoke(cli, ["advise"])
+    assert result.exit_code == 0, result.output
+    assert "1 query in 1 log, from" in result.output
 
 
 def test_rare_uses_can_be_left_out(advise: Advise) -> None:
