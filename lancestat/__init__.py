@@ -13,8 +13,20 @@ if TYPE_CHECKING:
     from lancestat.presentation.display import explain
     from lancestat.project import Project
     from lancestat.query.read.relation import read_table
+    from lancestat.runs import events
 
-__all__ = ["Project", "__version__", "errors", "explain", "knn_join", "read_table", "register"]
+__all__ = [
+    "Project",
+    "__version__",
+    "errors",
+    "events",
+    "explain",
+    "knn_join",
+    "read_table",
+    "register",
+]
+
+_PUBLIC_MODULES = {"errors": "lancestat.errors", "events": "lancestat.runs.events"}
 
 _MODULES = {
     "Project": "lancestat.project",
@@ -28,8 +40,8 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "errors":
-        return import_module("lancestat.errors")
+    if name in _PUBLIC_MODULES:
+        return import_module(_PUBLIC_MODULES[name])
     if name not in _MODULES:
         raise AttributeError(f"module 'lancestat' has no attribute '{name}'")
     return getattr(import_module(_MODULES[name]), name)

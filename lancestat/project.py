@@ -53,9 +53,10 @@ if TYPE_CHECKING:
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
     from lancestat.runs.actions import Plan
+    from lancestat.runs.events import Listener
     from lancestat.runs.observe import Observer
     from lancestat.runs.plan_file import PlanStore
-    from lancestat.runs.result import PastRun, Progress, RunResult, UnfinishedNodes
+    from lancestat.runs.result import PastRun, RunResult, UnfinishedNodes
     from lancestat.state.retention import GarbageReport
     from lancestat.state.store import LanceState
     from lancestat.tables.judgement import TableAssessment
@@ -267,7 +268,7 @@ class Project:
         threads: int | None = None,
         fail_fast: bool = False,
         full_refresh: bool = False,
-        progress: Progress | None = None,
+        on_event: Listener | None = None,
         session: SparkSession | None = None,
         ends_process: bool = False,
     ) -> RunResult:
@@ -282,7 +283,7 @@ class Project:
             threads: How many nodes to work on concurrently.
             fail_fast: Whether to start no further nodes after one has failed.
             full_refresh: Without a plan, whether to read everything again.
-            progress: Receives fragments and bytes read, stages of joins, and finished nodes.
+            on_event: Gets what happens (`lancestat.events`), from several threads.
             session: The classic or Spark Connect session to use, instead of the thread's or the
                 target's. A plan made by `plan` may still read small tables in this process.
             ends_process: Whether the process exits next, so that nothing waits for Spark to stop.
@@ -291,7 +292,7 @@ class Project:
         if plan is None:
             self.discover()
         self._discovered()
-        execute, observer = self._execution(threads, fail_fast, progress, session, ends_process)
+        execute, observer = self._execution(threads, fail_fast, on_event, session, ends_process)
         plan = plan or observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
         return execute(plan, "run")
 
@@ -321,7 +322,7 @@ class Project:
         *,
         threads: int | None = None,
         fail_fast: bool = False,
-        progress: Progress | None = None,
+        on_event: Listener | None = None,
         session: SparkSession | None = None,
         ends_process: bool = False,
     ) -> RunResult:
@@ -333,7 +334,7 @@ class Project:
             unfinished: What `unfinished` returned; None looks it up.
             threads: See `run`.
             fail_fast: See `run`.
-            progress: See `run`.
+            on_event: See `run`.
             session: See `run`.
             ends_process: See `run`.
         """
@@ -348,7 +349,7 @@ class Project:
             for node in self._discovered().nodes
             if node.name in remaining.nodes or (isinstance(node, Table) and node.source in failed)
         )
-        execute, observer = self._execution(threads, fail_fast, progress, session, ends_process)
+        execute, observer = self._execution(threads, fail_fast, on_event, session, ends_process)
         plan = observer.plan(nodes, full_refresh=remaining.full_refresh)
         return execute(plan, "retry")
 
@@ -359,7 +360,7 @@ class Project:
         *,
         all_columns: bool = False,
         is_case_sensitive: bool = False,
-        progress: Progress | None = None,
+        on_event: Listener | None = None,
         session: SparkSession | None = None,
     ) -> RunResult:
         """Analyze one table, as `ANALYZE TABLE` does. Only what is not known yet is read.
@@ -370,7 +371,7 @@ class Project:
                 declared ones.
             all_columns: Whether to analyze all columns that can be, instead of the declared ones.
             is_case_sensitive: Whether names in `columns` are case-sensitive.
-            progress: See `run`.
+            on_event: See `run`.
             session: See `run`.
 
         Raises:
@@ -381,7 +382,7 @@ class Project:
             check_names("columns", columns)
         if columns is None and not all_columns:
             plan = self._observer().plan(self.nodes(table))
-            return self.run(plan, progress=progress, session=session)
+            return self.run(plan, on_event=on_event, session=session)
         everything = replace(
             declared,
             columns=ColumnSelection(),
@@ -399,7 +400,7 @@ class Project:
         # Its sources have been looked up.
         spec = replace(self.spec, nodes=nodes, sources=())
         other = Project(spec, clock=self._clock, state=self.state)
-        return other.run(other.plan(table), progress=progress, session=session)
+        return other.run(other.plan(table), on_event=on_event, session=session)
 
     def spark(self) -> SparkSession:
         """Return a session of the target, with the cost-based optimizer on and tables attached.
@@ -751,12 +752,11 @@ class Project:
         self,
         threads: int | None,
         fail_fast: bool,
-        progress: Progress | None,
+        on_event: Listener | None,
         session: SparkSession | None,
         ends_process: bool,
     ) -> tuple[Callable[[Plan, str], RunResult], Observer]:
         from lancestat.runs.execute import execute_plan
-        from lancestat.runs.result import Progress
 
         check_whole("threads", threads, 1)
         if session is not None:
@@ -767,7 +767,7 @@ class Project:
             observer=observer,
             state=self.state,
             digests=self._digests,
-            progress=progress or Progress(),
+            listeners=() if on_event is None else (on_event,),
             threads=threads,
             fail_fast=fail_fast,
             session=session,

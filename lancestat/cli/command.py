@@ -269,7 +269,7 @@ def run_nodes(
 
     try:
         with progress_display(quiet=invocation.quiet) as progress:
-            result = execute(*arguments, progress=progress, **options)
+            result = execute(*arguments, on_event=progress, **options)
     except RunInterrupted as interrupted:
         invocation.show(RunView(interrupted.result))
         raise

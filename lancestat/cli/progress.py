@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 from lancestat.formats import count, instant, large, size, visible
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.runs.actions import StageProgress
-from lancestat.runs.result import NodeResult, Progress, Status, TableProgress
+from lancestat.runs.events import (
+    Cancelling,
+    Event,
+    FragmentsRead,
+    Listener,
+    NodeFinished,
+    RunStarted,
+    StageReached,
+    TableToRead,
+    ignore,
+)
+from lancestat.runs.result import NodeResult, Status
 
 if TYPE_CHECKING:
     import rich.progress as bars
@@ -23,10 +34,10 @@ _BARS_SHOWN = 10
 
 
 @contextmanager
-def progress_display(*, quiet: bool) -> Iterator[Progress]:
+def progress_display(*, quiet: bool) -> Iterator[Listener]:
     """Yield bars if stderr is a terminal, else lines with the time; nothing if `quiet`."""
     if quiet:
-        yield Progress()
+        yield ignore
         return
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         with LineProgress().shown() as lines:
@@ -51,22 +62,18 @@ _BETWEEN_LINES_SECONDS = 60.0
 _LEVELS = {Status.ERROR: "ERROR", Status.SKIPPED: "WARNING", Status.INTERRUPTED: "WARNING"}
 
 
-class LineProgress(Progress):
-    """A line with time and level for each node that ends, and one a minute for each that goes on.
+class LineProgress:
+    """A line with time and level for each stage that nodes reach and for their ends.
 
-    Nodes that are left as they were have no lines.
+    Nodes that go on have one a minute, too, and those that are left as they were none.
     """
 
-    def __init__(
-        self,
-        write: Callable[[str], None] = CONSOLE.err,
-        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
-    ) -> None:
+    def __init__(self, write: Callable[[str], None] = CONSOLE.err) -> None:
         self._write = write
-        self._clock = clock
         self._lock = threading.Lock()
-        self._tables: dict[str, TableProgress] = {}
+        self._tables: dict[str, TableToRead] = {}
         self._working: dict[str, str] = {}
+        self._stages: dict[str, str] = {}
         self._ended = threading.Event()
 
     @contextmanager
@@ -85,36 +92,33 @@ class LineProgress(Progress):
             self.print_working()
 
     def print_working(self) -> None:
+        now = datetime.now(timezone.utc)
         with self._lock:
             for node, text in self._working.items():
-                self._print("INFO", f"{node}: {text}")
+                self._print(now, "INFO", f"{node}: {text}")
 
-    def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
-        self._tables = {table.node: table for table in tables}
-
-    def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
-        table = self._tables.get(node)
+    def __call__(self, event: Event) -> None:
         with self._lock:
-            if table is not None and node in self._working:
-                self._working[node] = f"read, {_counts(table, fragments_done, bytes_done)}"
+            match event:
+                case RunStarted(tables=tables):
+                    self._tables = {table.node: table for table in tables}
+                case FragmentsRead(node=node) if node in self._working and node in self._tables:
+                    self._working[node] = f"read, {_counts(self._tables[node], event)}"
+                case StageReached(node=node, progress=progress):
+                    self._working[node] = stage_text(progress)
+                    if self._stages.get(node) != progress.stage.name:
+                        self._stages[node] = progress.stage.name
+                        self._print(event.at, "INFO", f"{node}: {self._working[node]}")
+                case NodeFinished(result=result):
+                    self._working.pop(result.name, None)
+                    if result.end != "skip":
+                        text = f"{result.name}: {', '.join(_done(result))}"
+                        self._print(event.at, _LEVELS.get(result.status, "INFO"), text)
+                case Cancelling():
+                    self._print(event.at, "WARNING", CANCELLING)
 
-    def at_stage(self, node: str, progress: StageProgress) -> None:
-        with self._lock:
-            self._working[node] = stage_text(progress)
-
-    def finished(self, result: NodeResult) -> None:
-        with self._lock:
-            self._working.pop(result.name, None)
-            if result.end != "skip":
-                text = ", ".join(_done(result))
-                self._print(_LEVELS.get(result.status, "INFO"), f"{result.name}: {text}")
-
-    def cancelling(self) -> None:
-        with self._lock:
-            self._print("WARNING", CANCELLING)
-
-    def _print(self, level: str, text: str) -> None:
-        self._write(f"{instant(self._clock(), with_seconds=True)} {level:<7} {visible(text)}")
+    def _print(self, at: datetime, level: str, text: str) -> None:
+        self._write(f"{instant(at, with_seconds=True)} {level:<7} {visible(text)}")
 
 
 CANCELLING = "cancelling; interrupt again to exit immediately"
@@ -129,7 +133,7 @@ def _done(result: NodeResult) -> Iterator[str]:
         yield result.text.splitlines()[0]
 
 
-class TerminalProgress(Progress):
+class TerminalProgress:
     """A line for all tables, then one for each node that is being worked on.
 
     Those of tables show fragments and bytes while these are read, and then the stage; those of
@@ -139,29 +143,43 @@ class TerminalProgress(Progress):
     def __init__(self, display: bars.Progress) -> None:
         self._display = display
         self._lock = threading.Lock()
-        self._tables: dict[str, TableProgress] = {}
+        self._tables: dict[str, TableToRead] = {}
         self._open: set[str] = set()
-        self._read: dict[str, tuple[int, int]] = {}
+        self._read: dict[str, FragmentsRead] = {}
         self._all: bars.TaskID | None = None
         self._bars: dict[str, bars.TaskID] = {}
 
-    def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
+    def __call__(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._started(event)
+            case FragmentsRead():
+                self._advanced(event)
+            case StageReached():
+                self._at_stage(event.node, event.progress)
+            case NodeFinished():
+                self._finished(event.result)
+            case Cancelling():
+                self._display.console.print(
+                    CANCELLING, style="yellow", markup=False, highlight=False
+                )
+
+    def _started(self, event: RunStarted) -> None:
         """Show that Spark is being started, if it has anything to do."""
-        self._tables = {table.node: table for table in tables}
-        self._open = {*self._tables, *joins}
+        self._tables = {table.node: table for table in event.tables}
+        self._open = {*self._tables, *event.joins}
         if self._open:
             self._all = self._display.add_task("starting Spark", total=None, counts="")
 
-    def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
-        table = self._tables.get(node)
+    def _advanced(self, read: FragmentsRead) -> None:
+        table = self._tables.get(read.node)
         with self._lock:
-            if table is not None and node in self._open:
-                self._read[node] = (fragments_done, bytes_done)
-                counts = _counts(table, fragments_done, bytes_done)
-                self._show(node, counts, bytes_done, table.size_bytes)
+            if table is not None and read.node in self._open:
+                self._read[read.node] = read
+                self._show(read.node, _counts(table, read), read.size_bytes, table.size_bytes)
                 self._show_sum()
 
-    def at_stage(self, node: str, progress: StageProgress) -> None:
+    def _at_stage(self, node: str, progress: StageProgress) -> None:
         """Show the stage of a join, or of a table that has been read, and how far it is."""
         text = stage_text(progress)
         with self._lock:
@@ -172,7 +190,7 @@ class TerminalProgress(Progress):
                     self._display.update(self._all, visible=False)
                 self._show(node, text, progress.rows_done, progress.rows_total)
 
-    def finished(self, result: NodeResult) -> None:
+    def _finished(self, result: NodeResult) -> None:
         """Take a node's bar away and let the next one be seen."""
         table = self._tables.get(result.name)
         with self._lock:
@@ -183,14 +201,13 @@ class TerminalProgress(Progress):
             for next_bar in [*self._bars.values()][:_BARS_SHOWN]:
                 self._display.update(next_bar, visible=True)
             if table is not None:
-                self._read[result.name] = (table.fragments, table.size_bytes)
+                self._read[table.node] = FragmentsRead(
+                    node=table.node, fragments=table.fragments, size_bytes=table.size_bytes
+                )
                 self._show_sum()
         if result.status is Status.ERROR:
             text = f"! {visible(result.name)} failed, the others go on"
             self._display.console.print(text, style="red", markup=False, highlight=False)
-
-    def cancelling(self) -> None:
-        self._display.console.print(CANCELLING, style="yellow", markup=False, highlight=False)
 
     def _show(self, node: str, counts: str, done: int, total: int | None) -> None:
         if node not in self._bars:
@@ -202,17 +219,23 @@ class TerminalProgress(Progress):
     def _show_sum(self) -> None:
         """Show what has been read of all tables."""
         if self._all is not None:
-            tables = self._tables.values()
-            fragments = sum(table.fragments for table in tables)
-            size_bytes = sum(table.size_bytes for table in tables)
-            everything = TableProgress(count(len(tables), "table"), fragments, size_bytes)
-            fragments_read, bytes_read = map(sum, zip(*self._read.values(), strict=True))
+            tables, reads = self._tables.values(), self._read.values()
+            everything = TableToRead(
+                count(len(tables), "table"),
+                sum(table.fragments for table in tables),
+                sum(table.size_bytes for table in tables),
+            )
+            read = FragmentsRead(
+                node=everything.node,
+                fragments=sum(each.fragments for each in reads),
+                size_bytes=sum(each.size_bytes for each in reads),
+            )
             self._display.update(
                 self._all,
                 description=everything.node,
-                total=size_bytes or None,
-                completed=bytes_read,
-                counts=_counts(everything, fragments_read, bytes_read),
+                total=everything.size_bytes or None,
+                completed=read.size_bytes,
+                counts=_counts(everything, read),
             )
 
 
@@ -230,6 +253,6 @@ def stage_text(progress: StageProgress) -> str:
     return ", ".join(parts)
 
 
-def _counts(table: TableProgress, fragments_done: int, bytes_done: int) -> str:
-    fragments = f"{count(fragments_done)} of {count(table.fragments, 'fragment')}"
-    return f"{fragments}, {size(bytes_done)} of {size(table.size_bytes)}"
+def _counts(table: TableToRead, read: FragmentsRead) -> str:
+    fragments = f"{count(read.fragments)} of {count(table.fragments, 'fragment')}"
+    return f"{fragments}, {size(read.size_bytes)} of {size(table.size_bytes)}"

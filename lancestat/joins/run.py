@@ -35,6 +35,7 @@ from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Sco
 from lancestat.lake.catalogs import declare
 from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action, OnStage, StageProgress
+from lancestat.runs.events import StageReached
 from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import Status, planned
@@ -198,7 +199,7 @@ class JoinRunner:
     def _join(self, action: JoinAction) -> NodeEnded:
         evaluation = JoinEvaluation(
             self.open_join,
-            lambda progress: self.context.progress.at_stage(action.node, progress),
+            lambda progress: self.context.events.emit(StageReached(action.node, progress)),
         )
         try:
             done, outcome = evaluation.run(self._with_place(action))

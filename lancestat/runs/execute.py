@@ -41,16 +41,24 @@ from lancestat.runs.actions import (
     table_figures,
 )
 from lancestat.runs.discover import located
+from lancestat.runs.events import (
+    Cancelling,
+    EventStream,
+    Listener,
+    NodeFinished,
+    NodeStarted,
+    RunFinished,
+    RunStarted,
+    TableToRead,
+)
 from lancestat.runs.node import NodeEnded, NodeRunner, NodeTypes
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import (
     NOT_BEGUN,
     NodeResult,
-    Progress,
     RunInterrupted,
     RunResult,
     Status,
-    TableProgress,
     failed,
     interrupted,
     planned,
@@ -84,7 +92,7 @@ class RunContext:
     observer: Observer
     state: LanceState
     digests: Mapping[str, str]
-    progress: Progress
+    events: EventStream
     spark: RunSession
     run_id: str
     stored: Counter[str] = field(default_factory=Counter)
@@ -261,13 +269,7 @@ class Scheduler:
         recorder = RunRecorder(context.spec, context.state, context.digests)
         run = RunRecord(context.run_id, command, plan.target, started_at, started_at, "running", ())
         recorder.begin(plan, run)
-        tables = [
-            TableProgress(action.node, figures.fragments_scanned, figures.bytes_scanned)
-            for action in plan.actions
-            if (figures := table_figures(action)) is not None and figures.bytes_scanned
-        ]
-        joins = [action.node for action in filter(is_pending, plan.actions) if own_figures(action)]
-        context.progress.started(tables, joins)
+        context.events.emit(_started(plan, run))
         interruption: KeyboardInterrupt | None = None
         try:
             self._run_all(plan.actions)
@@ -288,6 +290,7 @@ class Scheduler:
         )
         run = replace(run, finished_at=finished_at, status=result.status.value)
         recorder.record(plan, run, in_order, is_interrupted=interruption is not None)
+        context.events.emit(RunFinished(result))
         if interruption is not None:
             raise RunInterrupted(result) from interruption
         return result
@@ -344,13 +347,13 @@ class Scheduler:
                 running += len(ready)
                 finished = done.get().result()
                 running -= 1
-                self.context.progress.finished(finished)
+                self.context.events.emit(NodeFinished(finished))
         except BaseException as error:
             self.is_interrupted = isinstance(error, KeyboardInterrupt)
             self.is_stopped = True
             self.context.stopped.set()
             try:
-                self.context.progress.cancelling()
+                self.context.events.emit(Cancelling())
             finally:
                 self._cancel()
             if self.is_interrupted:
@@ -411,6 +414,7 @@ class Scheduler:
         if self.is_stopped:
             return _not_run(action, "another node failed first")
         started = self.begun[action.node] = time.monotonic()
+        self.context.events.emit(NodeStarted(action.node, action.kind))
         try:
             done = self.evaluate(action)
         except Exception as error:
@@ -433,6 +437,18 @@ class Scheduler:
                 self.spark_failure = error, node
             lost = self.spark_failure
         return lost[1] if lost is not None and lost[0] is error else None
+
+
+def _started(plan: Plan, run: RunRecord) -> RunStarted:
+    tables = tuple(
+        TableToRead(action.node, figures.fragments_scanned, figures.bytes_scanned)
+        for action in plan.actions
+        if (figures := table_figures(action)) is not None and figures.bytes_scanned
+    )
+    pending = filter(is_pending, plan.actions)
+    joins = tuple(action.node for action in pending if own_figures(action))
+    nodes = tuple(map(planned, plan.actions))
+    return RunStarted(run.run_id, run.command, plan.project, plan.target, nodes, tables, joins)
 
 
 def _bytes(action: Action) -> int:
@@ -465,7 +481,7 @@ def execute_plan(
     observer: Observer,
     state: LanceState,
     digests: Mapping[str, str],
-    progress: Progress,
+    listeners: Sequence[Listener] = (),
     *,
     threads: int | None = None,
     fail_fast: bool = False,
@@ -474,7 +490,8 @@ def execute_plan(
 ) -> RunResult:
     """Execute a plan on the Spark of its target; the run's record names `command`.
 
-    `threads` nodes are worked on at once, None for as many as usual. `session` is as `RunSession`
+    `listeners` get what happens. `threads` nodes are worked on at once, None for as many as usual.
+    `session` is as `RunSession`
     has it. Where the process ends next (`ends_process`), Spark stops by itself.
     """
     types, target = observer.types, observer.spec.target
@@ -482,8 +499,10 @@ def execute_plan(
         require_package(target.spark_package, target.package_location)
     computes = any(action.kind in types and types[action.kind].computes for action in plan.actions)
     spark = RunSession(target, computes=computes, session=session, ends_process=ends_process)
-    context = RunContext(observer, state, digests, progress, spark, uuid.uuid4().hex)
+    events = EventStream(listeners)
+    context = RunContext(observer, state, digests, events, spark, uuid.uuid4().hex)
     with ExitStack() as stack:
+        stack.enter_context(events.with_warnings())
         runners = {kind: stack.enter_context(type.runner(context)) for kind, type in types.items()}
         stack.enter_context(spark)
         result = Scheduler(context, runners, threads or THREADS, fail_fast).execute(plan, command)

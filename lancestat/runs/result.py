@@ -1,4 +1,4 @@
-"""The result of a run and of its nodes, past runs as the state remembers them, and progress."""
+"""The result of a run and of its nodes, and past runs as the state remembers them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from lancestat.runs.actions import (
     Action,
     NodeFigures,
     SourceFindings,
-    StageProgress,
     own_figures,
     table_figures,
 )
@@ -229,34 +228,6 @@ def planned(action: Action) -> NodeResult:
     # What is to be read is reported in fragments and rows.
     del members["bytes_scanned"]
     return replace(result, **members)
-
-
-@dataclass(frozen=True, slots=True)
-class TableProgress:
-    """The fragments and bytes of a table that are to be read."""
-
-    node: str
-    fragments: int
-    size_bytes: int
-
-
-class Progress:
-    """Receives progress, from several threads; what is not overridden is not shown."""
-
-    def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
-        """Tables are about to be read, and joins to be run."""
-
-    def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
-        """Totals read so far of one table."""
-
-    def at_stage(self, node: str, progress: StageProgress) -> None:
-        """A node has reached a stage of its action, or is further in it."""
-
-    def finished(self, result: NodeResult) -> None:
-        """A node ended, well or not."""
-
-    def cancelling(self) -> None:
-        """The run was interrupted, and stops what goes on."""
 
 
 @dataclass(frozen=True, slots=True)

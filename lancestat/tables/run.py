@@ -15,6 +15,7 @@ from lancestat.errors import StateError, TableKeepsChanging
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action, Blocked, Figures, Reason, RunsOn, Skip, StageProgress
+from lancestat.runs.events import FragmentsRead, StageReached
 from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, planned
@@ -317,7 +318,11 @@ def _private_bounds(
 @contextmanager
 def table_runner(context: RunContext) -> Iterator[TableRunner]:
     """Lend what runs the tables of a run."""
-    advanced, options = context.progress.advanced, context.options
+    options = context.options
+
+    def advanced(node: str, fragments: int, size_bytes: int) -> None:
+        context.events.emit(FragmentsRead(node, fragments, size_bytes))
+
     spark = SparkScanner(context.spark, options, advanced)
     with ProcessScanner(context.spec.target, advanced, options) as process:
 
@@ -378,7 +383,7 @@ class TableRunner:
         """The workspace after the last stage, None where the table has moved on meanwhile."""
         workspace = TableWorkspace(self.context, action, self.scan)
         for stage in action.stages:
-            self.context.progress.at_stage(action.node, StageProgress(stage))
+            self.context.events.emit(StageReached(action.node, StageProgress(stage)))
             self.context.refuse_when_stopped(action.node)
             match stage:
                 case ReusePartials():

@@ -12,7 +12,8 @@ from lancestat.cli.main import cli
 from lancestat.errors import Location
 from lancestat.project import Project
 from lancestat.runs.actions import Plan
-from lancestat.runs.result import Progress, RunResult
+from lancestat.runs.events import Listener
+from lancestat.runs.result import RunResult
 from lancestat.spec.graph import select as select_nodes
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
 from lancestat.state.retention import GarbageReport
@@ -85,10 +86,10 @@ class FakeProject:
         return self.planned
 
     def run(
-        self, plan: Plan, *, progress: Progress, ends_process: bool, **options: object
+        self, plan: Plan, *, on_event: Listener, ends_process: bool, **options: object
     ) -> RunResult:
         assert plan is self.planned
-        assert progress is not None
+        assert on_event is not None
         self.asked |= options
         return self.result
 

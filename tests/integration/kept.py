@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from lancestat import Project
 from lancestat.joins.action import JoinAction
 from lancestat.joins.search.cost_model import Costs, Decision, Strategy
-from lancestat.runs.actions import StageProgress
-from lancestat.runs.result import NodeResult, Progress
+from lancestat.runs.events import Event, StageReached
+from lancestat.runs.result import NodeResult
 
 DIMENSION, CLUSTERS, K = 16, 40, 10
 Matrix = NDArray[np.float32]
@@ -53,16 +53,17 @@ def always_in_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Costs, "exact", exact)
 
 
-class Stages(Progress):
+class Stages:
     """Collects the stages that joins reach."""
 
     def __init__(self) -> None:
         self.reached: dict[str, list[str]] = {}
 
-    def at_stage(self, node: str, progress: StageProgress) -> None:
-        names = self.reached.setdefault(node, [])
-        if progress.stage.name not in names:
-            names.append(progress.stage.name)
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, StageReached):
+            names = self.reached.setdefault(event.node, [])
+            if event.progress.stage.name not in names:
+                names.append(event.progress.stage.name)
 
 
 @dataclass
@@ -133,7 +134,7 @@ class Shop:
         stages = Stages()
         project = self.project
         plan = project.plan(select=" ".join(names), **options)
-        result = project.run(plan, progress=stages)
+        result = project.run(plan, on_event=stages)
         self.stages = stages.reached
         for node in result.nodes:
             assert node.status == "success", node.message
@@ -236,4 +237,4 @@ def files_of(shop: Shop) -> dict[str, tuple[int, int]]:
     }
 
 
-__all__ = ["Progress", "Shop", "always_in_lists", "clustered", "untouched"]
+__all__ = ["Shop", "always_in_lists", "clustered", "untouched"]

@@ -44,10 +44,11 @@ from lancestat.joins.spark.engine import SparkJoin
 from lancestat.lake.open import open_pinned
 from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Action, Blocked, OnStage, Plan, Skip, StageProgress
+from lancestat.runs.events import Listener
 from lancestat.runs.execute import Scheduler
 from lancestat.runs.node import NodeRunner
 from lancestat.runs.observe import Observer
-from lancestat.runs.result import Progress, RunResult
+from lancestat.runs.result import RunResult
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target, node_digest
 from lancestat.state.store import LanceState
 from lancestat.tables.run import TableRunner
@@ -66,7 +67,7 @@ class JoinWorld:
     folder: Path
     state: LanceState = field(default_factory=FreshState)
     clock: Clock = field(default_factory=Clock)
-    progress: Progress = field(default_factory=Progress)
+    listeners: tuple[Listener, ...] = ()
     works: list[JoinWork] = field(default_factory=list)
     others: tuple[Node, ...] = ()
     spark_conf: Mapping[str, str] = field(default_factory=dict)
@@ -144,7 +145,7 @@ class JoinWorld:
     def execute(self, plan: Plan) -> RunResult:
         digests = {node.name: node_digest(node) for node in self.spec.nodes}
         self.clock.advance(seconds=1)
-        context = run_context(self.observer, self.state, digests, self.progress)
+        context = run_context(self.observer, self.state, digests, self.listeners)
         runners: dict[str, NodeRunner] = {
             "table": TableRunner(context, World(self.folder).scan, lambda: None),
             "knn_join": JoinRunner(context, self.open_join),

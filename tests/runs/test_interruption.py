@@ -19,7 +19,8 @@ from lancestat import Project
 from lancestat.lake.commit import CommitOutcome
 from lancestat.report.values import Health
 from lancestat.runs.actions import table_figures
-from lancestat.runs.result import NOT_BEGUN, NodeResult, Progress, RunInterrupted, Status
+from lancestat.runs.events import Cancelling, Event
+from lancestat.runs.result import NOT_BEGUN, NodeResult, RunInterrupted, Status
 from lancestat.tables.analyze import RangePartials, ScanRange, ScanTask
 from lancestat.tables.carriers import EntriesChange, commit
 from lancestat.tables.run import TableWorkspace
@@ -73,14 +74,15 @@ def interrupted_after(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
 cancelled = threading.Event()
 
 
-class Heard(Progress):
+class Heard:
     """Lets the reading of fragments go on once the run is being cancelled."""
 
     def __init__(self) -> None:
         cancelled.clear()
 
-    def cancelling(self) -> None:
-        cancelled.set()
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Cancelling):
+            cancelled.set()
 
 
 def test_ctrl_c_propagates_and_the_run_is_recorded_as_far_as_it_got(
@@ -88,7 +90,7 @@ def test_ctrl_c_propagates_and_the_run_is_recorded_as_far_as_it_got(
 ) -> None:
     interrupted_after(7)
     with pytest.raises(KeyboardInterrupt) as caught:
-        Project.load(folder).run(threads=2, progress=Heard())
+        Project.load(folder).run(threads=2, on_event=Heard())
     assert isinstance(caught.value, RunInterrupted)
     result = caught.value.result
     assert (result.status, result.ok) == (Status.INTERRUPTED, False)
@@ -115,7 +117,7 @@ def test_a_retry_goes_on_where_an_interrupted_run_ended(
 ) -> None:
     interrupted_after(7)
     with pytest.raises(RunInterrupted) as caught:
-        Project.load(folder).run(threads=2, progress=Heard())
+        Project.load(folder).run(threads=2, on_event=Heard())
     left = [node for node in caught.value.result.nodes if node.status is not Status.SUCCESS]
     retried = Project.load(folder).retry()
     assert statuses(retried) == {node.name: Status.SUCCESS for node in left}
@@ -128,7 +130,7 @@ def test_an_interrupted_run_in_full_keeps_no_fragments(
 ) -> None:
     interrupted_after(7)
     with pytest.raises(RunInterrupted) as caught:
-        Project.load(folder).run(threads=2, full_refresh=True, progress=Heard())
+        Project.load(folder).run(threads=2, full_refresh=True, on_event=Heard())
     assert "of large" not in str(caught.value)
     assert Project.load(folder).unfinished().full_refresh
 
@@ -181,7 +183,7 @@ def run_large(folder: Path) -> tuple[NodeResult, RunInterrupted]:
     """Run the large table, which is interrupted; return its result and the error."""
     project = Project.load(folder)
     with pytest.raises(RunInterrupted) as caught:
-        project.run(project.plan("large"), progress=Heard())
+        project.run(project.plan("large"), on_event=Heard())
     [large] = caught.value.result.nodes
     return large, caught.value
 
@@ -250,7 +252,7 @@ def test_nodes_that_had_not_begun_are_one_line(folder: Path, interrupted_after: 
         lance.write_dataset(orders(0, 200), str(folder / f"{name}.lance"), max_rows_per_file=10)
     interrupted_after(0)
     with pytest.raises(RunInterrupted) as caught:
-        Project.load(folder).run(threads=1, progress=Heard())
+        Project.load(folder).run(threads=1, on_event=Heard())
     result = caught.value.result
     left = [node for node in result.nodes if node.message == NOT_BEGUN]
     assert len(left) > 1

@@ -23,9 +23,10 @@ from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.nodes import NODE_TYPES
 from lancestat.project import Project
 from lancestat.runs.actions import Action, OnStage, Plan
+from lancestat.runs.events import EventStream, Listener
 from lancestat.runs.execute import RunContext, Scheduler
 from lancestat.runs.observe import Observer
-from lancestat.runs.result import Progress, RunResult
+from lancestat.runs.result import RunResult
 from lancestat.spark.session import RunSession
 from lancestat.spec.model import (
     ColumnSelection,
@@ -151,11 +152,11 @@ def run_context(
     observer: Observer,
     state: LanceState,
     digests: Mapping[str, str],
-    progress: Progress | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> RunContext:
     """Return the context of a run that needs no Spark."""
     spark = RunSession(observer.spec.target)
-    return RunContext(observer, state, digests, progress or Progress(), spark, "test")
+    return RunContext(observer, state, digests, EventStream(listeners), spark, "test")
 
 
 def no_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:
