@@ -107,6 +107,7 @@ format: install ## Let ruff write the code's layout
 generate: install ## Generate schemas/, docs/reference/{yaml,errors}.md from the code
 	@$(BIN)/python -m lancestat.spec.schema
 	@$(BIN)/python -m lancestat.errors.reference
+	@$(BIN)/python -m lancestat.pipelines.artifacts
 
 .PHONY: golden
 golden: install ## Rewrite tests/golden; read the difference before you commit it

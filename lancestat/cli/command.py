@@ -26,6 +26,7 @@ from lancestat.redact import Audience
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from lancestat.pipelines.artifacts import Artifacts
     from lancestat.project import Project
     from lancestat.runs.result import RunResult
 
@@ -44,6 +45,8 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
+LOG_FORMATS = ("text", "json")
+
 # Environment variables carry this prefix before and after the subcommand alike.
 ENVIRONMENT = "LANCESTAT"
 
@@ -56,6 +59,7 @@ class Invocation:
     target: str | None = None
     vars: Mapping[str, object] = field(default_factory=dict)
     output: str = "text"
+    log_format: str = "text"
     quiet: bool = False
     verbose: bool = False
     # Whether the process ends with the command.
@@ -183,6 +187,11 @@ def shared_options(*, from_environment: bool, views: Sequence[type] = ()) -> lis
         option("--target", "-t", **target, help="Target to use (default: the project's)."),
         option("--vars", type=Vars(), metavar="YAML", help="Values for var(): 'name: value'."),
         option("--output", type=FormatName(views), help="Format of the result (default: text)."),
+        option(
+            "--log-format",
+            type=click.Choice(LOG_FORMATS),
+            help="Format of what goes to stderr (default: text).",
+        ),
         option("--quiet", **flag, help="Print only the result and errors."),
         option("--verbose", **flag, help="Print log messages, and tracebacks of errors."),
     ]
@@ -224,7 +233,8 @@ class Command(click.Command):
             raise click.UsageError("--quiet and --verbose exclude each other.", ctx)
         _require(ctx.obj.output, self.views, f"'{self.name}'")
         is_public = self.is_published or load_format(ctx.obj.output).is_published
-        CONSOLE.begin(Audience.PUBLIC if is_public else Audience.PERSON)
+        audience = Audience.PUBLIC if is_public else Audience.PERSON
+        CONSOLE.begin(audience, logs_json=ctx.obj.log_format == "json")
         set_up_logging(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
         code = super().invoke(ctx)
         if isinstance(code, ExitCode):
@@ -261,20 +271,64 @@ def command(
 
 
 def run_nodes(
-    invocation: Invocation, execute: Callable[..., RunResult], *arguments: object, **options: object
+    invocation: Invocation,
+    artifacts: Artifacts | None,
+    execute: Callable[..., RunResult],
+    *arguments: object,
+    **options: object,
 ) -> ExitCode | None:
     """Run nodes and print their results, also when that was interrupted."""
     from lancestat.cli.progress import progress_display
+    from lancestat.runs.events import EventStream
     from lancestat.runs.result import RunInterrupted
 
     try:
         with progress_display(quiet=invocation.quiet) as progress:
-            result = execute(*arguments, on_event=progress, **options)
+            listeners = EventStream(filter(None, (progress, artifacts)))
+            result = execute(*arguments, on_event=listeners.emit, **options)
     except RunInterrupted as interrupted:
         invocation.show(RunView(interrupted.result))
         raise
     invocation.show(RunView(result))
     return ExitCode.FAILURE if result.failures else None
+
+
+def artifact_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Declare `--artifacts` and `--no-artifacts`, as the one argument `artifacts`.
+
+    It makes what writes artifacts of a project, None where none are wanted.
+    """
+    from functools import wraps
+
+    @wraps(function)
+    def wrapped(
+        *arguments: Any, artifacts: Path | None, no_artifacts: bool, **options: Any
+    ) -> object:
+        context = click.get_current_context()
+        if artifacts is not None and no_artifacts:
+            raise click.UsageError("--artifacts and --no-artifacts exclude each other.", context)
+
+        def made(project: Project) -> Artifacts | None:
+            from lancestat.pipelines.artifacts import FOLDER, Artifacts
+
+            if no_artifacts:
+                return None
+            args = {"command": context.info_name, **_given(options)}
+            return Artifacts(lambda: project.spec, artifacts or project.spec.root / FOLDER, args)
+
+        return function(*arguments, artifacts=made, **options)
+
+    folder = path_option(
+        "--artifacts",
+        help="Write artifacts to a folder (default: target in the project).",
+        metavar="DIR",
+    )
+    return folder(click.option("--no-artifacts", is_flag=True, help="Write none.")(wrapped))
+
+
+def _given(options: Mapping[str, object]) -> dict[str, object]:
+    """Return options as JSON has them."""
+    return {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
 
 
 def path_option(
@@ -286,6 +340,7 @@ def path_option(
 
 
 Selectors = list[str] | None
+MakeArtifacts = Callable[["Project"], "Artifacts | None"]
 
 
 def selection_options(function: F) -> F:
@@ -323,9 +378,11 @@ def set_up_logging(*, quiet: bool, verbose: bool) -> None:
 
     class ConsoleHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            word = f"{record.levelname.lower()}:"
+            level, message = record.levelname.lower(), record.getMessage()
+            word = f"{level}:"
             word = paint(word, "refresh") if record.levelno >= logging.WARNING else word
-            CONSOLE.err(f"{word} {record.getMessage()}")
+            line = message if CONSOLE.logs_json else f"{word} {message}"
+            CONSOLE.err(line, level=level, logger=record.name)
 
     handler = ConsoleHandler(logging.ERROR if quiet else logging.NOTSET)
     logger = logging.getLogger("lancestat")

@@ -218,9 +218,9 @@ def report(error: BaseException, *, verbose: bool) -> ExitCode:
         # Of a run it says what was kept, and the signal is its cause.
         is_terminated = isinstance(error, Terminated) or isinstance(error.__cause__, Terminated)
         word = "terminated" if is_terminated else "interrupted"
-        CONSOLE.err(f"{word}; {error}" if str(error) else word)
+        CONSOLE.err(f"{word}; {error}" if str(error) else word, level="warning")
         return ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
-    CONSOLE.err(*describe(error))
+    CONSOLE.err(*describe(error), level="error", code=_coded(error).code)
     if verbose:
         for line in "".join(traceback.format_exception(error)).splitlines():
             CONSOLE.err(f"  {_redacted_line(line)}")

@@ -10,7 +10,9 @@ import click
 from lancestat.cli.command import (
     ExitCode,
     Invocation,
+    MakeArtifacts,
     Selectors,
+    artifact_options,
     command,
     execution_options,
     path_option,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--full-refresh", is_flag=True, help="Plan as if nothing were known yet.")
 @click.option("--check", is_flag=True, help="Exit with 3 if there is anything to do.")
 @path_option("--out", help="Also write the plan to a file, for 'run --plan-file FILE'.")
+@artifact_options
 def plan(
     invocation: Invocation,
     select: Selectors,
@@ -38,15 +41,19 @@ def plan(
     full_refresh: bool,
     check: bool,
     out: Path | None,
+    artifacts: MakeArtifacts,
 ) -> ExitCode | None:
     """Show what a run would do, and why. Opens datasets, starts no Spark."""
     from lancestat.presentation.words import is_blocked, pending
 
     project = invocation.project()
+    written = artifacts(project)
     if out is None:
         made = project.plan(select, exclude, full_refresh=full_refresh)
     else:
         made = project.save_plan(out, select, exclude, full_refresh=full_refresh)
+    if written is not None:
+        written.planned(made)
     policies = {table.name: table.policy for table in project.spec.tables}
     invocation.show(PlanView(made, policies))
     if out is not None:
@@ -65,12 +72,14 @@ def plan(
     "the project, a dataset or the state has changed since.",
 )
 @execution_options
+@artifact_options
 def run(
     invocation: Invocation,
     select: Selectors,
     exclude: Selectors,
     full_refresh: bool,
     plan_file: Path | None,
+    artifacts: MakeArtifacts,
     **options: object,
 ) -> ExitCode | None:
     """Bring statistics and joins up to date."""
@@ -84,12 +93,20 @@ def run(
         plan = project.load_plan(plan_file)
     else:
         plan = project.plan(select, exclude, full_refresh=full_refresh)
-    return run_nodes(invocation, project.run, plan, ends_process=invocation.ends_process, **options)
+    return run_nodes(
+        invocation,
+        artifacts(project),
+        project.run,
+        plan,
+        ends_process=invocation.ends_process,
+        **options,
+    )
 
 
 @command(RunView)
 @execution_options
-def retry(invocation: Invocation, **options: object) -> ExitCode | None:
+@artifact_options
+def retry(invocation: Invocation, artifacts: MakeArtifacts, **options: object) -> ExitCode | None:
     """Run again what failed or was interrupted last time.
 
     Runs the nodes that failed in the newest run of this target, and those that did not run because
@@ -104,7 +121,12 @@ def retry(invocation: Invocation, **options: object) -> ExitCode | None:
     if not left.nodes:
         invocation.say(_nothing(left, project.spec.target.name))
     return run_nodes(
-        invocation, project.retry, left, ends_process=invocation.ends_process, **options
+        invocation,
+        artifacts(project),
+        project.retry,
+        left,
+        ends_process=invocation.ends_process,
+        **options,
     )
 
 
@@ -144,7 +166,10 @@ def runs(invocation: Invocation, run: str | None, limit: int) -> None:
 
 @command(StatusView)
 @selection_options
-def status(invocation: Invocation, select: Selectors, exclude: Selectors) -> ExitCode | None:
+@artifact_options
+def status(
+    invocation: Invocation, select: Selectors, exclude: Selectors, artifacts: MakeArtifacts
+) -> ExitCode | None:
     """Show all tables and joins at a glance, and what is wrong with them.
 
     A table has an error if it cannot be opened, its policy refuses the statistics, its last run
@@ -158,7 +183,10 @@ def status(invocation: Invocation, select: Selectors, exclude: Selectors) -> Exi
     from lancestat.report.values import Health
 
     project = invocation.project()
+    written = artifacts(project)
     report = project.report(select, exclude, runs=1)
+    if written is not None:
+        written.reported(report)
     invocation.show(status_view(redacted_report(report, project.spec, CONSOLE.audience)))
     return ExitCode.FAILURE if report.health is Health.ERROR else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from lancestat.runs.events import (
     RunStarted,
     StageReached,
     TableToRead,
+    Warned,
     ignore,
 )
 from lancestat.runs.result import NodeResult, Status
@@ -35,9 +36,15 @@ _BARS_SHOWN = 10
 
 @contextmanager
 def progress_display(*, quiet: bool) -> Iterator[Listener]:
-    """Yield bars if stderr is a terminal, else lines with the time; nothing if `quiet`."""
+    """Yield what shows the events of a run: nothing if `quiet`, and JSON where that is logged.
+
+    Else there are bars on a terminal, and lines with the time elsewhere.
+    """
     if quiet:
         yield ignore
+        return
+    if CONSOLE.logs_json:
+        yield JsonProgress()
         return
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         with LineProgress().shown() as lines:
@@ -119,6 +126,47 @@ class LineProgress:
 
     def _print(self, at: datetime, level: str, text: str) -> None:
         self._write(f"{instant(at, with_seconds=True)} {level:<7} {visible(text)}")
+
+
+class JsonProgress:
+    """An object on a line for each event; of progress within a stage one a minute for each node."""
+
+    def __init__(self, log: Callable[[datetime, str, Mapping[str, object]], None] | None = None):
+        self._log = log or CONSOLE.log
+        self._lock = threading.Lock()
+        self._last: dict[str, tuple[str, datetime]] = {}
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            if not self._is_progress(event):
+                self._log(event.at, _level(event), event.to_json())
+
+    def _is_progress(self, event: Event) -> bool:
+        """Whether an event tells only how far a stage is, and it was told a short time ago."""
+        match event:
+            case Warned():
+                # It is in the log.
+                return True
+            case StageReached(node=node, progress=progress):
+                stage = progress.stage.name
+            case FragmentsRead(node=node):
+                stage = self._last.get(node, ("", event.at))[0]
+            case _:
+                return False
+        known, at = self._last.get(node, ("", event.at))
+        if known == stage and (event.at - at).total_seconds() < _BETWEEN_LINES_SECONDS:
+            return True
+        self._last[node] = stage, event.at
+        return False
+
+
+def _level(event: Event) -> str:
+    match event:
+        case Cancelling():
+            return "warning"
+        case NodeFinished(result=result):
+            return _LEVELS.get(result.status, "INFO").lower()
+    return "info"
 
 
 CANCELLING = "cancelling; interrupt again to exit immediately"

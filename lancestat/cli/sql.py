@@ -120,10 +120,10 @@ def sql(
     is_remote = remote_of(target) is not None
     statement = parse_analyze(text, is_strict=is_remote)
     if statement and is_remote and (run := _analysis(invocation, project, statement, look)):
-        return run_nodes(invocation, run)
+        return run_nodes(invocation, None, run)
     with query_session(target) as spark:
         if statement and (run := _analysis(invocation, project, statement, look, spark)):
-            return run_nodes(invocation, run)
+            return run_nodes(invocation, None, run)
         plan = parse(spark, text)
         query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):

@@ -7,12 +7,14 @@ an escape sequence in a text is always somebody else's.
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ from lancestat.formats import (
     escape_commands,
     escape_json_commands,
     escape_non_ascii,
+    format_instant,
     visible,
 )
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
@@ -101,16 +104,18 @@ ZERO_WIDTH_SPACE = "\u200b"
 class Console:
     """The output of a command: its audience, and the redaction for that audience.
 
-    `has_document` is set once the command has printed its result in JSON.
+    `has_document` is set once the command has printed its result in JSON. Where `logs_json` is set,
+    what goes to stderr is JSON, an object on each line.
     """
 
     audience: Audience = Audience.PERSON
     redactor: Redactor = field(default=EMPTY_REDACTOR)
     has_document: bool = False
+    logs_json: bool = False
 
-    def begin(self, audience: Audience) -> None:
+    def begin(self, audience: Audience, *, logs_json: bool = False) -> None:
         """Print for an audience from now on, with the redactor of this process alone."""
-        self.audience = audience
+        self.audience, self.logs_json = audience, logs_json
         self.redactor = Redactor(secret_environment(os.environ))
         self.has_document = False
 
@@ -141,9 +146,20 @@ class Console:
         # Without colours, click would take escape sequences out of values.
         click.echo(visible(text, keep="\n\t") if sys.stdout.isatty() else text, color=True)
 
-    def err(self, *lines: str) -> None:
+    def err(self, *lines: str, level: str = "info", **members: object) -> None:
+        """Print lines to stderr, or log them as one message with members of its own."""
+        if self.logs_json:
+            message = unpainted("\n".join(lines))
+            self.log(datetime.now(timezone.utc), level, {"message": message, **members})
+            return
         for line in lines:
             click.echo(self._line(line, PAINT), err=True, color=wants_color())
+
+    def log(self, at: datetime, level: str, members: Mapping[str, object]) -> None:
+        """Print an object with these members to stderr, on a line of its own."""
+        entry = {"time": format_instant(at), "level": level, **members}
+        redacted = self.redactor.json(entry, self.audience)
+        click.echo(json.dumps(redacted, default=str), err=True)
 
     def _line(self, line: str, keep: str) -> str:
         return colored(visible(escape_commands(self.redacted(line)), keep=keep))

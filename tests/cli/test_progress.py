@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from queue import SimpleQueue
 
 from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import TextColumn
 
-from lancestat.cli.progress import LineProgress, TerminalProgress, progress_display
+from lancestat.cli.progress import JsonProgress, LineProgress, TerminalProgress, progress_display
 from lancestat.errors import DatasetMissing
 from lancestat.joins.action import (
     MergeNeighbours,
@@ -23,11 +23,14 @@ from lancestat.joins.search.work import Scope
 from lancestat.runs.actions import StageProgress
 from lancestat.runs.events import (
     Cancelling,
+    Event,
     FragmentsRead,
     NodeFinished,
+    NodeStarted,
     RunStarted,
     StageReached,
     TableToRead,
+    Warned,
 )
 from lancestat.runs.result import NodeResult, Status, failed, interrupted
 from lancestat.spec.model import Publish
@@ -215,3 +218,34 @@ def test_a_table_that_has_been_read_shows_the_stages_that_follow() -> None:
     for stage in stages:
         terminal.progress(StageReached("a", StageProgress(stage)))
         assert terminal.lines[1:] == [f"a {stage.name}"]
+
+
+def test_in_json_there_is_an_object_for_each_event_and_little_progress() -> None:
+    told: list[tuple[str, str, object]] = []
+    start = datetime(2026, 3, 1, tzinfo=timezone.utc)
+
+    def log(at: datetime, level: str, members: Mapping[str, object]) -> None:
+        told.append((f"{at - start}", level, members["event"]))
+
+    progress, merge = JsonProgress(log), StageProgress(MergeNeighbours(), 1, 2)
+
+    def tell(seconds: int, kind: type[Event], *values: object) -> None:
+        progress(kind(*values, at=start + timedelta(seconds=seconds)))
+
+    tell(0, NodeStarted, "near", "knn_join")
+    tell(1, StageReached, "near", StageProgress(PublishStatistics(Publish.MANIFEST)))
+    for second in (2, 3, 61, 62, 63):
+        tell(second, StageReached, "near", merge)
+    tell(3, FragmentsRead, "a", 1, 10)
+    tell(4, FragmentsRead, "a", 2, 20)
+    tell(64, Warned, "the log has it")
+    tell(65, NodeFinished, ended("near", Status.ERROR))
+    tell(66, Cancelling)
+    assert told == [
+        ("0:00:00", "info", "node_started"),
+        ("0:00:01", "info", "stage"),
+        ("0:00:02", "info", "stage"),
+        ("0:01:02", "info", "stage"),
+        ("0:01:05", "error", "node_finished"),
+        ("0:01:06", "warning", "cancelling"),
+    ]

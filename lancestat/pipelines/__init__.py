@@ -1,0 +1,1 @@
+"""What other systems get of runs: artifacts."""
