@@ -72,7 +72,7 @@ class DependsOn(msgspec.Struct):
 
 
 class Planned(msgspec.Struct):
-    """What the plan had for a node."""
+    """What the plan of the command had for a node, if that was among the selected ones."""
 
     action: str
     reasons: list[str]
@@ -98,7 +98,7 @@ class ManifestNode(msgspec.Struct):
 
 
 class Manifest(msgspec.Struct):
-    """The nodes that the command was about, and which of them depend on which."""
+    """The nodes of the project, and which of them depend on which."""
 
     metadata: Metadata
     nodes: dict[str, ManifestNode]
@@ -252,7 +252,7 @@ class Artifacts:
     def reported(self, report: ProjectReport) -> None:
         """Write the manifest and the state of all nodes of a report."""
         report = redacted_report(report, self._spec)
-        self._write(MANIFEST, self._manifest((), {node.spec.name for node in report.nodes}))
+        self._write(MANIFEST, self._manifest())
         results = [self._source(node, report.made_at) for node in report.nodes]
         self._write(SOURCES, Sources(self._metadata(SOURCES), self._args, self._elapsed(), results))
 
@@ -273,12 +273,9 @@ class Artifacts:
     def _unique_id(self, kind: str, name: str) -> str:
         return unique_id(self._spec.name, kind, name)
 
-    def _manifest(
-        self, actions: Sequence[NodeResult], names: frozenset[str] | set[str] = frozenset()
-    ) -> Manifest:
-        """Return the nodes of these actions, or those with these names."""
-        plans = {action.name: action for action in actions}
-        nodes = [node for node in self._spec.nodes if node.name in (plans or names)]
+    def _manifest(self, actions: Sequence[NodeResult] = ()) -> Manifest:
+        """Return all nodes of the project, with what these actions plan for them."""
+        plans, nodes = {action.name: action for action in actions}, self._spec.nodes
         ids = {node.name: self._unique_id(node.kind.value, node.name) for node in nodes}
         reads = node_dependencies(nodes)
         shown = redacted_nodes(self._spec, nodes, Audience.PUBLIC)

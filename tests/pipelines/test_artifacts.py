@@ -94,6 +94,10 @@ def test_a_join_depends_on_what_it_reads(tmp_path: Path, monkeypatch: pytest.Mon
     found = written("manifest")
     table, near, over = (f"{kind}.shop.{name}" for kind, name in KINDS)
     assert found["nodes"][near]["depends_on"] == {"nodes": [table]}
+    CliRunner().invoke(cli, ["plan", "--select", "near"])
+    some = written("manifest")["nodes"]
+    assert {name for name, node in some.items() if node["plan"]} == {near}
+    assert some.keys() == found["nodes"].keys()
     assert found["parent_map"] == {table: [], near: [table], over: [near]}
     assert found["child_map"] == {table: [near], near: [over], over: []}
 
