@@ -37,6 +37,7 @@ FORMATS = {
     "json": "lancestat.presentation.json",
     "markdown": "lancestat.presentation.markdown",
     "csv": "lancestat.presentation.csv",
+    "prometheus": "lancestat.presentation.prometheus",
 }
 
 V = TypeVar("V")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import lance
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from lancestat.project import Project
 from lancestat.report.values import Health, ProjectReport
@@ -181,3 +182,55 @@ def test_a_pattern_that_matches_no_column_is_told_everywhere(
     specs.write_text(declared.replace(".lance}", ".lance, columns: [o_it]}"))
     [node] = json.loads(lancestat("status", "--output", "json").stdout)["nodes"]
     assert (node["status"], node["reason"]) == ("error", "blocked")
+
+
+def test_prometheus_reads_what_json_has(
+    lancestat: Lancestat, watched: Watched, golden: Golden
+) -> None:
+    printed = lancestat("status", "--output", "prometheus")
+    assert (printed.exit_code, printed.stderr) == (1, "")
+    golden("cli/status.prom", printed.stdout)
+    samples = {}
+    for family in text_string_to_metric_families(printed.stdout):
+        assert family.type == "gauge"
+        assert family.documentation.endswith(".")
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            assert (labels.pop("project"), labels.pop("target")) == ("shop", "prod")
+            samples[sample.name, labels.get("node"), labels.get("kind")] = sample.value
+    nodes = json.loads(lancestat("status", "--output", "json").stdout)["nodes"]
+    for node in nodes:
+        of_node = (node["name"], node["kind"])
+        assert samples[("lancestat_health", *of_node)] == ["ok", "warn", "error"].index(
+            node["status"]
+        )
+        assert samples[("lancestat_usable", *of_node)] == (node["verdict"] in ("use", "current"))
+        for metric, member in (
+            ("age_seconds", "age_seconds"),
+            ("rows", "rows"),
+            ("staleness_versions", "versions_behind"),
+            ("staleness_rows_ratio", "changed_rows"),
+            ("recall_ratio", "recall"),
+        ):
+            assert samples.get((f"lancestat_{metric}", *of_node)) == node.get(member)
+        if (run := node["last_run"]) is not None:
+            success = samples[("lancestat_last_run_success", *of_node)]
+            assert success == (run["status"] == "success")
+            seconds = samples.get(("lancestat_last_run_seconds", *of_node))
+            assert seconds == run["elapsed_seconds"]
+    assert samples["lancestat_status_timestamp_seconds", None, None] == NOW.timestamp()
+
+
+def test_no_name_breaks_a_line_for_prometheus(lancestat: Lancestat, watched: Watched) -> None:
+    name = 'a"b\\c\nlancestat_health{} 1'
+    report = watched.project_report
+    [first, *_] = report.nodes
+    node = replace(first, spec=replace(first.spec, name=name))
+    watched.project_report = replace(report, nodes=(node,))
+    printed = lancestat("status", "--output", "prometheus").stdout
+    [family, *_] = [
+        family
+        for family in text_string_to_metric_families(printed)
+        if family.name == "lancestat_health"
+    ]
+    assert [sample.labels["node"] for sample in family.samples] == [name]

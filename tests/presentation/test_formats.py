@@ -56,7 +56,7 @@ def test_a_command_prints_a_new_format(project: Path) -> None:
 def test_a_new_format_is_offered_where_it_can_be_printed() -> None:
     assert "--output [text|json|yaml]" in ran("list", "--help").stdout
     assert "--output [text|json|markdown]" in ran("plan", "--help").stdout
-    assert "--output [text|json|markdown|csv|yaml]" in ran("--help").stdout
+    assert "--output [text|json|markdown|csv|prometheus|yaml]" in ran("--help").stdout
     assert completed("list", "--output") == ["text", "json", "yaml"]
     assert completed("plan", "--output") == ["text", "json", "markdown"]
     assert completed("--output") == ["text", "json", "markdown", "csv", "yaml"]
