@@ -59,7 +59,7 @@ def test_a_new_format_is_offered_where_it_can_be_printed() -> None:
     assert "--output [text|json|markdown|csv|prometheus|yaml]" in ran("--help").stdout
     assert completed("list", "--output") == ["text", "json", "yaml"]
     assert completed("plan", "--output") == ["text", "json", "markdown"]
-    assert completed("--output") == ["text", "json", "markdown", "csv", "yaml"]
+    assert completed("--output") == ["text", "json", "markdown", "csv", "prometheus", "yaml"]
 
 
 @pytest.mark.usefixtures("yaml_format")
