@@ -186,7 +186,9 @@ class _Application:
                 name = msgspec.json.decode(line, type=_Head).event
             decoder = _DECODERS.get(name)
             if decoder is None or (decoder.type in (_StageCompleted, _TaskEnd) and not self.wanted):
-                return line.rstrip().endswith(b"}")
+                # The last line may be cut anywhere, also behind a brace.
+                msgspec.json.decode(line, type=msgspec.Raw)
+                return True
             event = decoder.decode(line)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return False

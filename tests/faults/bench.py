@@ -80,7 +80,7 @@ class Bench:
         fresh = Shop(self.folder / "fresh")
         shutil.rmtree(fresh.folder, ignore_errors=True)
         results = ("near.lance", "far.parquet", ".far*")
-        left_out = shutil.ignore_patterns("state", *results, "scratch", "tmp")
+        left_out = shutil.ignore_patterns("state", "target", *results, "scratch", "tmp")
         shutil.copytree(self.shop.folder, fresh.folder, symlinks=True, ignore=left_out)
         fresh.declare()
         environment = fresh.environment()

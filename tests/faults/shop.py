@@ -20,6 +20,7 @@ from lancestat.errors import LancestatError
 from lancestat.joins.action import JoinAction
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.open import snapshot
+from lancestat.pipelines.artifacts import MANIFEST, RUN_RESULTS, SOURCES
 from lancestat.project import Project
 from lancestat.tables.judgement import examine
 from lancestat.tables.wire import (
@@ -226,9 +227,10 @@ def copied(template: Path, place: Path) -> None:
 
 # Files of a project, its tables and its results; other files were left by a process.
 _OWN = re.compile(
-    r"lancestat_project\.yml|specs|tmp|state|aside|\.lancestat|far\.parquet"
+    r"lancestat_project\.yml|specs|tmp|state|target|aside|\.lancestat|far\.parquet"
     r"|\.far\.parquet\.lancestat|(orders|returns|items|l|r|near)\.lance"
 )
+_ARTIFACTS = (".gitignore", MANIFEST, RUN_RESULTS, SOURCES)
 # Python's `tempfile` tries a folder so, and Spark's launcher waits there for the JVM's address.
 _OF_OTHERS = re.compile(r"tmp[a-z0-9_]{8}(/tmp[a-z0-9_]{8})?$|[a-z0-9_]{8}$")
 _GENERATION = re.compile(r"[0-9a-f]{16}")
@@ -330,6 +332,7 @@ def leftovers(shop: Shop) -> list[str]:
     paths += [path for path in state.glob("*") if path.name != "v2"]
     paths += [path for path in state.glob("v2/*") if path.suffix != ".lance"]
     paths += [path for path in (shop.folder / ".lancestat").glob("*") if path.name != "docs"]
+    paths += [path for path in (shop.folder / "target").glob("*") if path.name not in _ARTIFACTS]
     paths += _beside_generations(shop.folder)
     return sorted({str(path.relative_to(shop.folder)) for path in paths} - {"scratch"})
 

@@ -57,6 +57,13 @@ def test_a_log_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path, cut: in
     assert reader.left_out_words == ("" if cut == 1 else "1 line that is no event")
 
 
+def test_an_event_that_nobody_needs_is_seen_to_be_cut_behind_a_brace(tmp_path: Path) -> None:
+    unneeded = {"Event": "SparkListenerJobStart", "Properties": {"a": "b"}, "Job ID": 1}
+    content = lines(started(FILTER), ended(), unneeded)
+    (tmp_path / "app-1").write_bytes(content[: content.rindex(b"}", 0, -2) + 1])
+    assert read_workload([tmp_path]).left_out_words == "1 line that is no event"
+
+
 def test_a_compressed_log_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     events = [event for id in range(500) for event in (started(FILTER, id), ended(id))]
     content = gzip.compress(lines(*events))
