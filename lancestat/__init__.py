@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from lancestat.version import __version__
 
 if TYPE_CHECKING:
-    from lancestat import errors
+    from lancestat import errors, events
     from lancestat.joins.knn_join import knn_join
     from lancestat.joins.nearest_by import register
     from lancestat.presentation.display import explain
     from lancestat.project import Project
     from lancestat.query.read.relation import read_table
-    from lancestat.runs import events
 
 __all__ = [
     "Project",
@@ -26,7 +25,7 @@ __all__ = [
     "register",
 ]
 
-_PUBLIC_MODULES = {"errors": "lancestat.errors", "events": "lancestat.runs.events"}
+_PUBLIC_MODULES = frozenset(("errors", "events"))
 
 _MODULES = {
     "Project": "lancestat.project",
@@ -41,7 +40,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name in _PUBLIC_MODULES:
-        return import_module(_PUBLIC_MODULES[name])
+        return import_module(f"lancestat.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'lancestat' has no attribute '{name}'")
     return getattr(import_module(_MODULES[name]), name)

@@ -756,6 +756,7 @@ class Project:
         session: SparkSession | None,
         ends_process: bool,
     ) -> tuple[Callable[[Plan, str], RunResult], Observer]:
+        from lancestat.pipelines.hooks import hooks_of
         from lancestat.runs.execute import execute_plan
 
         check_whole("threads", threads, 1)
@@ -767,7 +768,7 @@ class Project:
             observer=observer,
             state=self.state,
             digests=self._digests,
-            listeners=() if on_event is None else (on_event,),
+            listeners=(*(() if on_event is None else (on_event,)), *hooks_of(self.spec)),
             threads=threads,
             fail_fast=fail_fast,
             session=session,

@@ -443,6 +443,10 @@ class DataSourcesMissing(RunError, code="LS524"):
     """This Spark does not support data sources written in Python, such as `format("lancestat")`."""
 
 
+class HookNotFound(RunError, code="LS525"):
+    """A function under `hooks` is not installed, or cannot be imported."""
+
+
 class ClassArchiveNotMade(RunError, code="LS528"):
     """The class archive that makes Spark start faster could not be written."""
 

@@ -1,7 +1,7 @@
 """What happens in a run, as events that listeners get while it goes on.
 
-Progress on a terminal, log lines, and files for other systems are listeners. `lancestat.events` is
-this module.
+Progress on a terminal, log lines, hooks, and files for other systems are listeners. Programs find
+the events in `lancestat.events`.
 """
 
 from __future__ import annotations

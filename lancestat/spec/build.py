@@ -40,6 +40,7 @@ from lancestat.spec.declaration import (
 )
 from lancestat.spec.document import KeyPath
 from lancestat.spec.files import resolve_uri
+from lancestat.spec.hooks import Hook, Hooks, secret_objection
 from lancestat.spec.knn_join import ALL, KeyPair, Pairs, distance_objection
 from lancestat.spec.model import (
     ColumnPattern,
@@ -157,6 +158,15 @@ class Builder:
             self.errors.append(item.error(WrongValue, message, "listen"))
         return target
 
+    def hooks(self, item: Item) -> Hooks:
+        """Return the hooks of a project, whose key `hooks` is the item."""
+        for index, hook in enumerate(item.value.get("on_run_start", ())):
+            if "when" in hook:
+                message = "'when' is for hooks of 'on_run_end'"
+                steps = ("on_run_start", index, "when")
+                self.errors.append(item.error(WrongValue, message, *steps))
+        return Hooks(**self._values(Hooks, item))
+
     def _values(self, resource: type[Declared], item: Item, *steps: str | int) -> dict[str, Any]:
         """Return the arguments of a resource that the mapping at `steps` of an item gives."""
         mapping = _at(item.value, steps)
@@ -218,6 +228,12 @@ class Builder:
             if objection is not None:
                 self.errors.append(item.error(ReferenceMismatch, objection, *at, "to"))
             return reference
+        if resource is Hook:
+            hook = Hook(**self._values(Hook, item, *at), location=item.at(*at))
+            refused = secret_objection(hook.secret or "")
+            if refused is not None:
+                self.errors.append(item.error(WrongValue, refused, *at, "secret"))
+            return hook
         steps = [*map(str, at)]
         if resource is Policy:
             return self.policy(item, *steps)

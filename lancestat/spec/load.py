@@ -40,6 +40,7 @@ from lancestat.spec.declaration import default_of, key_fields
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, output_errors, reference_errors
+from lancestat.spec.hooks import NO_HOOKS, Hooks
 from lancestat.spec.model import (
     NODES,
     RESOURCES,
@@ -118,6 +119,7 @@ def load_project(
         header.origins,
         redactor,
         sources=sources,
+        hooks=header.hooks,
     )
 
 
@@ -187,13 +189,14 @@ class _Header:
     value: dict[str, Any] = field(default_factory=dict)
     scope: TemplateScope = field(default_factory=TemplateScope)
     target: Target = field(default_factory=lambda: Target("", ""))
+    hooks: Hooks = NO_HOOKS
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     def read(self) -> None:
         """Render and check the file, and build its target."""
-        target = self._render()
+        target, unset = self._render()
         failures, document = self.rendering.failures, self.document
-        own = [*document.errors, *failures.values()]
+        own = [*document.errors, *(failures[path] for path in failures if path not in unset)]
         failures.update(document.unread)
         own += (
             error
@@ -209,8 +212,16 @@ class _Header:
             return
         path = ("targets", target)
         item = Item(document, path, self.value["targets"][target], {}, self.rendering.origins)
-        self.target = Builder(self.root, self.errors).target(item, target)
+        builder = Builder(self.root, self.errors)
+        self.target = builder.target(item, target)
         self.origins = item.origins_below()
+        if unset:
+            self.hooks = Hooks(errors=tuple(failures[path] for path in unset))
+        elif "hooks" in self.value:
+            value = self.value["hooks"]
+            self.hooks = builder.hooks(
+                Item(document, ("hooks",), value, {}, self.rendering.origins)
+            )
 
     @property
     def name(self) -> str:
@@ -244,6 +255,9 @@ class _Header:
             origin = self.origins.get(key)
             if origin is not None and origin.is_set and uri is not None:
                 yield KnownValue(uri, origin.template, origin.is_secret)
+        for hook in (*self.hooks.on_run_start, *self.hooks.on_run_end):
+            secrets = {"webhook": hook.webhook, "secret": hook.secret}
+            yield from secret_options({key: text for key, text in secrets.items() if text})
         yield from secret_options({text: text for text in self._settings()})
         for name, value in (self.scope.vars or {}).items():
             if is_secret_name(name) and isinstance(value, str):
@@ -274,8 +288,11 @@ class _Header:
                 f"; {hint}" if hint else "",
             )
 
-    def _render(self) -> str | None:
-        """Render the file, in parts that may use those before, and return the target's name."""
+    def _render(self) -> tuple[str | None, list[KeyPath]]:
+        """Render the file, in parts that may use those before.
+
+        Return the target's name, and where hooks need variables that are not set.
+        """
         value = self.value = {**_mapping(self.document.value)}
         self.scope = TemplateScope(self.environment)
         self._render_key("default_target")
@@ -289,6 +306,7 @@ class _Header:
         self._render_vars()
         for key in ("name", "description", "spec_paths"):
             self._render_key(key)
+        unset = self._render_hooks()
         targets = _mapping(value, "targets")
         if target is not None and target in targets:
             path = ("targets", target)
@@ -296,7 +314,21 @@ class _Header:
             value["targets"] = {**targets, target: chosen}
         if isinstance(self.document.value, dict):
             self.document = self.document.with_value(value)
-        return target
+        return target, unset
+
+    def _render_hooks(self) -> list[KeyPath]:
+        """Render the hooks, and return where they need variables that are not set.
+
+        That is an error only once they are to be called.
+        """
+        if "hooks" not in self.value:
+            return []
+        written, rendering = self.value["hooks"], Rendering()
+        any_variable = replace(self.scope, environment=_AnyVariable(self.environment))
+        rendering.render(self.document, written, ("hooks",), any_variable)
+        self._render_key("hooks")
+        failures = self.rendering.failures
+        return [path for path in failures if path[0] == "hooks" and path not in rendering.failures]
 
     def _render_key(self, key: str) -> None:
         if key in self.value:
@@ -367,6 +399,16 @@ class _Header:
             return False
         text = self.value["targets"][path[1]].get(path[2])
         return isinstance(text, str) and is_template(text)
+
+
+class _AnyVariable(dict[str, str]):
+    """An environment in which every variable is set."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> str:
+        return ""
 
 
 def _means_default_target(key: str) -> bool:

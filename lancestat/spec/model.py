@@ -46,6 +46,7 @@ from lancestat.spec.declaration import (
     resource,
     words,
 )
+from lancestat.spec.hooks import NO_HOOKS, Hooks
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
 from lancestat.spec.relations import CommonValues as CommonValues
@@ -250,6 +251,7 @@ class ProjectFile:
         "The target to use without --target. It is not needed if there is only one.",
         default=None,
     )
+    hooks: Hooks = key(Nested(resource=Hooks), default_factory=Hooks)  # noqa: RUF009
     targets: Mapping[str, Target] = key(
         ByName(
             title="a mapping of targets",
@@ -353,6 +355,7 @@ class ProjectSpec:
     options: UriOptions = field(default=NO_OPTIONS, repr=False, compare=False)
     sources: tuple[Source, ...] = ()
     source_notes: tuple[str, ...] = ()
+    hooks: Hooks = NO_HOOKS
 
     def __post_init__(self) -> None:
         target = self.target

@@ -111,6 +111,6 @@ def test_what_lancestat_warns_of_is_an_event_while_the_run_goes_on() -> None:
 
 
 def test_the_events_are_public() -> None:
-    assert lancestat.events is module
+    assert lancestat.events.RunStarted is module.RunStarted
     assert "events" in dir(lancestat)
     assert TableToRead("a", 1, 2) == lancestat.events.TableToRead("a", 1, 2)

@@ -111,6 +111,10 @@ PROJECT: dict[str, Any] = {
     "spec_paths": ["specs"],
     "vars": {"a": 1, "b": "x"},
     "default_target": "dev",
+    "hooks": {
+        "on_run_start": [{"call": "m:f"}],
+        "on_run_end": [{"webhook": "https://x.example", "secret": "s", "when": "always"}],
+    },
     "targets": {
         "dev": {
             "spark": {
