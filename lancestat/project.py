@@ -756,19 +756,23 @@ class Project:
         session: SparkSession | None,
         ends_process: bool,
     ) -> tuple[Callable[[Plan, str], RunResult], Observer]:
-        from lancestat.pipelines.hooks import hooks_of
         from lancestat.runs.execute import execute_plan
 
         check_whole("threads", threads, 1)
         if session is not None:
             check_session("session", session)
+        listeners = [] if on_event is None else [on_event]
+        if self.spec.hooks:
+            from lancestat.pipelines.hooks import HookCaller
+
+            listeners.append(HookCaller(self.spec))
         observer = self._observer(session)
         execute = partial(
             execute_plan,
             observer=observer,
             state=self.state,
             digests=self._digests,
-            listeners=(*(() if on_event is None else (on_event,)), *hooks_of(self.spec)),
+            listeners=listeners,
             threads=threads,
             fail_fast=fail_fast,
             session=session,

@@ -78,6 +78,10 @@ class InvalidTemplate(SpecError, code="LS108"):
     """
 
 
+class UnsetVariable(InvalidTemplate):
+    """A template needs an environment variable that is not set."""
+
+
 class DuplicateName(SpecError, code="LS109"):
     """Two resources have the same name."""
 

@@ -17,16 +17,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from importlib.metadata import entry_points
 from typing import Any
 
 from lancestat.errors import HookNotFound, InvalidProject, LancestatError
 from lancestat.formats import format_instant
 from lancestat.redact import Audience
-from lancestat.runs.events import Event, Listener, RunFinished, RunStarted
+from lancestat.runs.events import Event, RunFinished, RunStarted
 from lancestat.runs.execute import stored_result
 from lancestat.runs.result import RunResult
 from lancestat.spec.hooks import ENCODED, Hook, When
@@ -46,10 +45,10 @@ TOTAL_SECONDS = 30.0
 _PAUSE_SECONDS = 1.0
 _BUSY = frozenset((408, 425, 429))
 
-Call = Callable[[Event, dict[str, object]], object]
+Function = Callable[[Event], object]
 
 
-class Hooks:
+class HookCaller:
     """Listens to the events of one run, and calls the hooks of its project.
 
     Webhooks that a run's start calls are sent while it goes on.
@@ -64,38 +63,37 @@ class Hooks:
         if hooks.errors:
             raise spec.redactor.error(InvalidProject(hooks.errors), Audience.PUBLIC)
         self._spec = spec
-        self._starting = [(hook, _caller(hook)) for hook in hooks.on_run_start]
-        self._ending = [(hook, _caller(hook)) for hook in hooks.on_run_end]
+        every = (*hooks.on_run_start, *hooks.on_run_end)
+        self._functions = {hook.call: _function(hook) for hook in every if hook.call is not None}
         self._sending: list[_Sending] = []
 
     def __call__(self, event: Event) -> None:
         match event:
             case RunStarted():
-                self._call(self._starting, event, self._started(event))
+                self._call(self._spec.hooks.on_run_start, event)
             case RunFinished(result=result):
                 unwanted = When.FAILURE if result.ok else When.SUCCESS
-                wanted = [(hook, call) for hook, call in self._ending if hook.when != unwanted]
-                self._call(wanted, event, self._finished(result))
-                self._wait()
+                ending = self._spec.hooks.on_run_end
+                self._call([hook for hook in ending if hook.when != unwanted], event)
+                for sending in self._sending:
+                    sending.wait()
 
-    def _call(
-        self, hooks: Iterable[tuple[Hook, Call]], event: Event, content: dict[str, object]
-    ) -> None:
-        for hook, call in hooks:
-            if hook.webhook is None:
-                try:
-                    call(event, content)
-                except Exception as error:
-                    _log.warning("%s failed: %s: %s", hook, type(error).__name__, error)
-            else:
-                self._sending.append(_Sending(hook, partial(call, event, content)))
+    def _call(self, hooks: Iterable[Hook], event: RunStarted | RunFinished) -> None:
+        content: dict[str, object] = {}
+        for hook in hooks:
+            if hook.call is None:
+                content = content or self._content(event)
+                self._sending.append(_Sending(hook, event, content))
+                continue
+            try:
+                self._functions[hook.call](event)
+            except Exception as error:
+                _log.warning("%s failed: %s: %s", hook, type(error).__name__, error)
 
-    def _wait(self) -> None:
-        for sending in self._sending:
-            sending.wait()
-        self._sending.clear()
-
-    def _started(self, event: RunStarted) -> dict[str, object]:
+    def _content(self, event: RunStarted | RunFinished) -> dict[str, object]:
+        """Return what webhooks get of an event."""
+        if isinstance(event, RunFinished):
+            return self._finished(event.result)
         return {
             "run_id": event.run_id,
             "project": event.project,
@@ -122,22 +120,9 @@ class Hooks:
         return {key: redactor.json(value, Audience.PUBLIC) for key, value in content.items()}
 
 
-def hooks_of(spec: ProjectSpec) -> tuple[Listener, ...]:
-    """Return what calls the hooks of a project, nothing where it has none."""
-    hooks = spec.hooks
-    has_any = hooks.on_run_start or hooks.on_run_end or hooks.errors
-    return (Hooks(spec),) if has_any else ()
-
-
-def _caller(hook: Hook) -> Call:
-    if hook.call is None:
-        return partial(_post, hook)
-    function = _function(hook, hook.call)
-    return lambda event, content: function(event)
-
-
-def _function(hook: Hook, name: str) -> Callable[[Event], object]:
-    function: object
+def _function(hook: Hook) -> Function:
+    name = str(hook.call)
+    function: object = None
     try:
         if ":" in name:
             function = pkgutil.resolve_name(name)
@@ -165,10 +150,10 @@ def _function(hook: Hook, name: str) -> Callable[[Event], object]:
 class _Sending:
     """A webhook on its way, for whose end a run waits a limited time."""
 
-    def __init__(self, hook: Hook, send: Callable[[], object]) -> None:
+    def __init__(self, hook: Hook, event: Event, content: Mapping[str, object]) -> None:
         self._hook = hook
         self._end = time.monotonic() + TOTAL_SECONDS
-        self._thread = threading.Thread(target=self._send, args=(send,), daemon=True)
+        self._thread = threading.Thread(target=self._send, args=(event, content), daemon=True)
         self._problem: str | None = None
         self._thread.start()
 
@@ -180,14 +165,14 @@ class _Sending:
         if self._problem is not None:
             _log.warning("the %s failed: %s", self._hook, self._problem)
 
-    def _send(self, send: Callable[[], object]) -> None:
+    def _send(self, event: Event, content: Mapping[str, object]) -> None:
         try:
-            send()
+            _post(self._hook, event, content)
         except _NotDeliveredError as error:
             self._problem = str(error)
         except Exception as error:
             # A URL or a proxy that `urllib` cannot use; its words may have the URL.
-            self._problem = f"{type(error).__name__}"
+            self._problem = type(error).__name__
 
 
 class _NotDeliveredError(Exception):
@@ -202,7 +187,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _opener = urllib.request.build_opener(_NoRedirects)
 
 
-def _post(hook: Hook, event: Event, content: dict[str, object]) -> None:
+def _post(hook: Hook, event: Event, content: Mapping[str, object]) -> None:
     """Send an event to a webhook, again where that may help.
 
     Raises:

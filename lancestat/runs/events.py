@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from lancestat.runs.actions import StageProgress
     from lancestat.runs.result import NodeResult, RunResult
 
+__all__ = [
+    "Cancelling",
+    "Event",
+    "FragmentsRead",
+    "NodeFinished",
+    "NodeStarted",
+    "RunFinished",
+    "RunStarted",
+    "StageReached",
+    "TableToRead",
+    "Warned",
+]
+
 _log = logging.getLogger("lancestat.events")
 
 

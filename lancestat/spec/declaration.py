@@ -84,9 +84,10 @@ class Shape:
 
 @shape
 class Text(Shape):
-    """A text. An `is_public` text is never hidden."""
+    """A text. An `is_public` text is never hidden, an `is_secret` one never shown."""
 
     is_public: bool = False
+    is_secret: bool = False
 
 
 class PathOrUri(Text):

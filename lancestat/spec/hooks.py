@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import field
+from dataclasses import field, replace
 from typing import ClassVar
 
 from lancestat.errors import Location, SpecError
@@ -48,13 +48,14 @@ class Hook:
         Text(
             title="an http:// or https:// URL",
             keywords={"pattern": r"^https?://[^\s/]\S*$(?!\n)"},
+            is_secret=True,
         ),
         "A URL that gets a POST with JSON. It is never shown.",
         default=None,
         repr=False,
     )
     secret: str | None = key(
-        FILLED,
+        replace(FILLED, is_secret=True),
         "The key that signs what the webhook gets. Take it from {{ env_var('X') }}.",
         default=None,
         repr=False,
@@ -68,6 +69,7 @@ class Hook:
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'call' or 'webhook'",
+        "A function or a webhook. The environment variables in hooks need only be set for runs.",
         noun="hook",
         definition="hook",
         one_of=("call", "webhook"),
@@ -94,11 +96,11 @@ class Hooks:
     )
     errors: tuple[SpecError, ...] = field(default=(), compare=False)
 
+    def __bool__(self) -> bool:
+        return bool(self.on_run_start or self.on_run_end or self.errors)
+
     declares: ClassVar[Resource] = Resource(
-        "a mapping with 'on_run_start' and 'on_run_end'",
-        "Functions and webhooks that `run` and `retry` call. Other commands call none. The "
-        "environment variables in them need not be set for other commands.",
-        definition="hooks",
+        "a mapping with 'on_run_start' and 'on_run_end'", noun="hooks"
     )
 
 

@@ -19,6 +19,7 @@ from lancestat.errors import (
     UnknownReference,
     UnknownTarget,
     UnreadableFile,
+    UnsetVariable,
     WrongValue,
     did_you_mean,
     nearest,
@@ -54,7 +55,7 @@ from lancestat.spec.model import (
 from lancestat.spec.names import Item, Namespace, Rendering
 from lancestat.spec.redaction import excerpts, hidden_locations
 from lancestat.spec.schema import PROJECT_FILE, PROJECT_SCHEMA, SPECS_SCHEMA, keywords
-from lancestat.spec.schema_check import check, subject
+from lancestat.spec.schema_check import SECRET_KEYS, check, subject
 from lancestat.spec.template import TemplateScope, is_template
 
 _log = logging.getLogger("lancestat.spec")
@@ -194,7 +195,8 @@ class _Header:
 
     def read(self) -> None:
         """Render and check the file, and build its target."""
-        target, unset = self._render()
+        target = self._render()
+        unset = self._unset_in_hooks()
         failures, document = self.rendering.failures, self.document
         own = [*document.errors, *(failures[path] for path in failures if path not in unset)]
         failures.update(document.unread)
@@ -255,9 +257,6 @@ class _Header:
             origin = self.origins.get(key)
             if origin is not None and origin.is_set and uri is not None:
                 yield KnownValue(uri, origin.template, origin.is_secret)
-        for hook in (*self.hooks.on_run_start, *self.hooks.on_run_end):
-            secrets = {"webhook": hook.webhook, "secret": hook.secret}
-            yield from secret_options({key: text for key, text in secrets.items() if text})
         yield from secret_options({text: text for text in self._settings()})
         for name, value in (self.scope.vars or {}).items():
             if is_secret_name(name) and isinstance(value, str):
@@ -266,7 +265,11 @@ class _Header:
         yield from secret_environment(self.environment)
 
     def _settings(self) -> Iterator[str]:
-        """Yield storage options, servers, and settings with secret names, of all targets."""
+        """Yield what hooks hide, and options, servers and secret settings of all targets."""
+        for hooks in _mapping(self.value, "hooks").values():
+            for hook in hooks if isinstance(hooks, list) else ():
+                hidden = SECRET_KEYS.intersection(hook) if isinstance(hook, dict) else ()
+                yield from (str(hook[key]) for key in hidden)
         for target in _mapping(self.value, "targets").values():
             for catalog in _mapping(target, "catalogs").values():
                 yield from map(str, hidden_properties(_mapping(catalog, "properties")).values())
@@ -288,11 +291,8 @@ class _Header:
                 f"; {hint}" if hint else "",
             )
 
-    def _render(self) -> tuple[str | None, list[KeyPath]]:
-        """Render the file, in parts that may use those before.
-
-        Return the target's name, and where hooks need variables that are not set.
-        """
+    def _render(self) -> str | None:
+        """Render the file, in parts that may use those before, and return the target's name."""
         value = self.value = {**_mapping(self.document.value)}
         self.scope = TemplateScope(self.environment)
         self._render_key("default_target")
@@ -304,9 +304,8 @@ class _Header:
         origin = None if self.asked else origin
         self.scope = replace(self.scope, target=target or "", target_origin=origin)
         self._render_vars()
-        for key in ("name", "description", "spec_paths"):
+        for key in ("name", "description", "spec_paths", "hooks"):
             self._render_key(key)
-        unset = self._render_hooks()
         targets = _mapping(value, "targets")
         if target is not None and target in targets:
             path = ("targets", target)
@@ -314,21 +313,12 @@ class _Header:
             value["targets"] = {**targets, target: chosen}
         if isinstance(self.document.value, dict):
             self.document = self.document.with_value(value)
-        return target, unset
+        return target
 
-    def _render_hooks(self) -> list[KeyPath]:
-        """Render the hooks, and return where they need variables that are not set.
-
-        That is an error only once they are to be called.
-        """
-        if "hooks" not in self.value:
-            return []
-        written, rendering = self.value["hooks"], Rendering()
-        any_variable = replace(self.scope, environment=_AnyVariable(self.environment))
-        rendering.render(self.document, written, ("hooks",), any_variable)
-        self._render_key("hooks")
-        failures = self.rendering.failures
-        return [path for path in failures if path[0] == "hooks" and path not in rendering.failures]
+    def _unset_in_hooks(self) -> list[KeyPath]:
+        """Where hooks need variables that are not set: an error once they are to be called."""
+        failures = self.rendering.failures.items()
+        return [path for path, e in failures if path[0] == "hooks" and isinstance(e, UnsetVariable)]
 
     def _render_key(self, key: str) -> None:
         if key in self.value:
@@ -399,16 +389,6 @@ class _Header:
             return False
         text = self.value["targets"][path[1]].get(path[2])
         return isinstance(text, str) and is_template(text)
-
-
-class _AnyVariable(dict[str, str]):
-    """An environment in which every variable is set."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __missing__(self, name: str) -> str:
-        return ""
 
 
 def _means_default_target(key: str) -> bool:

@@ -251,7 +251,11 @@ class ProjectFile:
         "The target to use without --target. It is not needed if there is only one.",
         default=None,
     )
-    hooks: Hooks = key(Nested(resource=Hooks), default_factory=Hooks)  # noqa: RUF009
+    hooks: Hooks = key(  # noqa: RUF009
+        Nested(resource=Hooks),
+        "Functions and webhooks that runs call: `run`, `retry` and `ANALYZE TABLE`.",
+        default_factory=Hooks,
+    )
     targets: Mapping[str, Target] = key(
         ByName(
             title="a mapping of targets",

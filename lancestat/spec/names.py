@@ -15,6 +15,7 @@ from lancestat.errors import (
     Location,
     SpecError,
     UnknownReference,
+    UnsetVariable,
     did_you_mean,
     listed,
 )
@@ -26,6 +27,7 @@ from lancestat.spec.template import (
     BadTemplateError,
     TemplateNames,
     TemplateScope,
+    UnsetVariableError,
     is_template,
     scalar_result,
 )
@@ -54,7 +56,8 @@ def _failure(problem: BadTemplateError, origin: Origin | None, location: Locatio
     if origin is not None and problem.quotes:
         # Whatever is quoted may be made of the environment's values, in whichever way.
         message, hint = f"{quoted(origin.brief)} fails on what {origin.names} holds", None
-    return InvalidTemplate(f"template: {message}", location=location, hint=hint)
+    kind = UnsetVariable if isinstance(problem, UnsetVariableError) else InvalidTemplate
+    return kind(f"template: {message}", location=location, hint=hint)
 
 
 @dataclass(slots=True)

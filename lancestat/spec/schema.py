@@ -24,6 +24,7 @@ from lancestat.spec.declaration import (
     Text,
     key_fields,
 )
+from lancestat.spec.hooks import Hook
 from lancestat.spec.model import RESOURCES, KnnSide, ProjectFile, SpecFile, Target
 
 PROJECT_SCHEMA = "lancestat_project.schema.json"
@@ -302,6 +303,7 @@ def reference() -> str:
     sections: dict[str, type[Declared]] = {
         "`lancestat_project.yml`": ProjectFile,
         "A target: one of `targets`": Target,
+        "A hook: one of `hooks.on_run_start` and `hooks.on_run_end`": Hook,
         "A spec file": SpecFile,
         **{f"A {_noun(resource)}: one of `{key}`": resource for key, resource in RESOURCES.items()},
         "A side of a KNN join: `left` or `right`": KnnSide,

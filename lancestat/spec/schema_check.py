@@ -19,8 +19,9 @@ from lancestat.errors import (
 )
 from lancestat.formats import quoted
 from lancestat.redact import Origin
-from lancestat.spec.declaration import Settings, key_fields
+from lancestat.spec.declaration import Settings, Text, key_fields
 from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.hooks import Hook
 from lancestat.spec.model import RESOURCES, KnnSide, Target
 from lancestat.spec.names import PUNCTUATION, Rendering, composed, is_name
 from lancestat.spec.schema import schema
@@ -219,10 +220,10 @@ _OWNERS = {
 # Below these keys lie settings that may be secret, so their values are never shown.
 SECRET_KEYS = frozenset(
     key.path[-1]
-    for resource in (Target, KnnSide)
+    for resource in (Target, KnnSide, Hook)
     for declared in key_fields(resource)
     for key in declared.keys
-    if isinstance(key.shape, Settings)
+    if isinstance(key.shape, Settings) or (isinstance(key.shape, Text) and key.shape.is_secret)
 )
 
 

@@ -39,6 +39,10 @@ class BadTemplateError(Exception):
         self.quotes = quotes
 
 
+class UnsetVariableError(BadTemplateError):
+    """A template needs a variable of the environment that is not set."""
+
+
 @dataclass(frozen=True, slots=True)
 class TemplateScope:
     """The values that templates may refer to.
@@ -116,7 +120,7 @@ class TemplateNames:
             return self.scope.environment[text]
         if default is not _MISSING:
             return default
-        raise BadTemplateError(
+        raise UnsetVariableError(
             f"environment variable {quoted(text)} is not set",
             f"set it, or give a default: env_var({quoted(text)}, '...')",
             quotes=not is_written,
