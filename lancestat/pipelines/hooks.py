@@ -22,7 +22,7 @@ from datetime import datetime
 from importlib.metadata import entry_points
 from typing import Any
 
-from lancestat.errors import HookNotFound, InvalidProject, LancestatError
+from lancestat.errors import HookNotFound, InvalidProject, LancestatError, did_you_mean
 from lancestat.formats import format_instant
 from lancestat.redact import Audience
 from lancestat.runs.events import Event, RunFinished, RunStarted
@@ -129,18 +129,19 @@ def _function(hook: Hook) -> Function:
         else:
             found = entry_points(group=GROUP)
             if name not in found.names:
-                known = ", ".join(sorted(found.names)) or "none"
                 raise HookNotFound(
                     f"no entry point '{name}' of the group {GROUP} is installed",
                     location=hook.location,
-                    hint=f"installed: {known}",
+                    hint=did_you_mean(name, sorted(found.names), "installed"),
                 )
             function = found[name].load()
     except LancestatError:
         raise
     except Exception as error:
         raise HookNotFound(
-            f"{hook} cannot be imported: {type(error).__name__}: {error}", location=hook.location
+            f"{hook} cannot be imported: {type(error).__name__}: {error}",
+            location=hook.location,
+            hint="install the package that has it where lancestat runs",
         ) from None
     if not callable(function):
         raise HookNotFound(f"{hook} is not a function", location=hook.location)
