@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from lancestat.query.read.relation import Attachment
     from lancestat.query.table import DeclaredTables
+    from lancestat.report.checks import CheckReport
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
     from lancestat.runs.actions import Plan
@@ -580,6 +581,43 @@ class Project:
             with_histograms=with_histograms,
             runs=RUNS_READ if runs is None else runs,
         )
+
+    def check(
+        self,
+        select: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+        *,
+        prove: bool = False,
+        on_event: Listener | None = None,
+        session: SparkSession | None = None,
+        ends_process: bool = False,
+    ) -> CheckReport:
+        """Return whether tables are as expected, as far as that is known without reading rows.
+
+        Args:
+            select: Selectors of nodes; None selects all.
+            exclude: Selectors of nodes to leave out.
+            prove: Whether to read rows where nothing that is known decides.
+            on_event: Called with what happens meanwhile (`lancestat.events`).
+            session: The session that reads rows where need be; None starts one.
+            ends_process: Whether the process ends next, so that Spark's end is not awaited.
+        """
+        from lancestat.report.checks import CheckReport
+
+        errors: Mapping[str, LancestatError] = {}
+        if prove:
+            from lancestat.report.proof import prove as prove_tables
+
+            self._discovered()
+            errors = prove_tables(
+                self._observer(session),
+                self.state,
+                tables_of(self.nodes(select, exclude)),
+                [] if on_event is None else [on_event],
+                session=session,
+                ends_process=ends_process,
+            )
+        return CheckReport(self.report(select, exclude, runs=1), errors)
 
     def report_tables(self, wanted: Collection[str]) -> dict[str, pa.Table]:
         """Return what is known about all nodes as Arrow tables.

@@ -21,7 +21,7 @@ from lancestat.presentation.views import Answer
 )
 def debug(invocation: Invocation, warm_up: bool) -> ExitCode | None:
     """Check Java, Spark, libraries, storage."""
-    from lancestat.cli.checks import checks_answer, run_checks
+    from lancestat.cli.debug import checks_answer, run_checks
 
     invocation.say("running checks; starting Spark takes a few seconds")
     checks = run_checks(invocation.project, warm_up=warm_up)

@@ -48,6 +48,7 @@ _CHAPTERS = {
     "retry": ("nodes", "Run again what failed or was interrupted last time."),
     "runs": ("nodes", "List past runs."),
     "status": ("nodes", "Show all tables and joins at a glance."),
+    "check": ("checks", "Say whether tables are as expected."),
     "docs": ("nodes", "Write HTML pages about all tables and joins."),
     "show": ("nodes", "Show a table's published statistics."),
     "sql": ("sql", "Run a query with the tables' statistics."),

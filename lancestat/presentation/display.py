@@ -27,10 +27,13 @@ from lancestat.presentation.results import (
 from lancestat.presentation.terminal import unpainted, width
 from lancestat.presentation.text import FORMAT as TEXT
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
+from lancestat.report.checks import CheckReport
 from lancestat.report.gather import (
+    CHECKS,
     RESULTS,
     STATISTICS,
     STATUS,
+    check_rows,
     result_row,
     statistics_rows,
     status_rows,
@@ -87,6 +90,7 @@ view_of.register(Plan, lambda plan: views.PlanView(plan, {}))
 view_of.register(QueryExplanation, lambda value: views.ExplanationView(value.plan))
 view_of.register(RunResult, views.RunView)
 view_of.register(ProjectReport, status_view)
+view_of.register(CheckReport, views.CheckView)
 view_of.register(TableStatus, show_view)
 view_of.register(Diff, views.DiffView)
 view_of.register(UnpublishResult, unpublish_answer)
@@ -118,6 +122,8 @@ def rows(value: object) -> pa.Table:
             return RESULTS.table(map(result_row, value.nodes))
         case ProjectReport():
             return STATUS.table(status_rows(value))
+        case CheckReport():
+            return CHECKS.table(check_rows(value))
         case TableStatus():
             return STATISTICS.table(statistics_rows(value))
     raise TypeError(f"a {type(value).__name__} has no rows")

@@ -206,6 +206,28 @@ def _status(view: views.StatusView, page: views.Page) -> Markup:
     )
 
 
+_VERDICT_TONES = {"proved": "ok", "unknown": "note"}
+
+
+@FORMAT.renders(views.CheckView)
+def _check(view: views.CheckView, page: views.Page) -> Markup:
+    html, checked = _Writer(page), view.checked
+    rows = [
+        (html.state("error", "error"), node, "", f"{error.code}: {error.message}")
+        for node, error in checked.errors.items()
+    ]
+    for node, check in checked.checks:
+        tone = "error" if check.is_failed else _VERDICT_TONES.get(check.verdict, "warn")
+        detail = page.redacted(check.detail)
+        rows.append((html.state(check.verdict.value, tone), node, check.check, detail))
+    title = _titled(html, "Checks of", checked.report.name, checked.report.target)
+    return html.output(
+        html.paragraph(title),
+        html.table(rows, head=["", "node", "check", "why"], named=1) if rows else Markup(""),
+        html.paragraph(checked.summary),
+    )
+
+
 @FORMAT.renders(views.ShowView)
 def _show(view: views.ShowView, page: views.Page) -> Markup:
     html, status = _Writer(page), view.status

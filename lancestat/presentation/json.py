@@ -223,6 +223,20 @@ def _status(view: views.StatusView, page: views.Page) -> Payload:
     )
 
 
+@FORMAT.renders(views.CheckView)
+def _check(view: views.CheckView, page: views.Page) -> Payload:
+    checked = view.checked
+    return _object(
+        "check",
+        project=checked.report.name,
+        target=checked.report.target,
+        made_at=format_instant(checked.report.made_at),
+        status="success" if checked.ok else "error",
+        checks=[{"node": node, **check.to_json()} for node, check in checked.checks],
+        errors=[{"node": node, **_error(error)} for node, error in checked.errors.items()],
+    )
+
+
 def _node_status(node: NodeReport, now: datetime) -> Payload:
     return {
         "name": node.spec.name,

@@ -1,4 +1,4 @@
-"""Groups, keys, references and common values as tables for people."""
+"""Groups, keys, references, common values and expectations as tables for people."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lancestat.formats import count
 
 if TYPE_CHECKING:
+    from lancestat.tables.expectations import CheckResult
     from lancestat.tables.relations import Relations, ShownValue, ShownValues
 
 _VALUES_LISTED = 5
@@ -55,6 +56,16 @@ def relation_tables(relations: Relations) -> Iterator[RelationTable]:
         ),
     )
     return (table for table in made if table.rows)
+
+
+def check_table(checks: Sequence[CheckResult]) -> Iterator[RelationTable]:
+    """Yield the table of what rows are expected to be, if there is any."""
+    if checks:
+        rows = [
+            (check.check, check.verdict.value, check.severity.value, check.detail)
+            for check in checks
+        ]
+        yield RelationTable("Expectations", ("check", "verdict", "severity", "why"), rows)
 
 
 def _listed(shown: ShownValues) -> str:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from lancestat.review.values import Diff, NodeDiff, PropertyChange
     from lancestat.runs.actions import Action
     from lancestat.runs.result import NodeResult
+    from lancestat.tables.expectations import CheckResult
     from lancestat.tables.wire import PublishedColumn
 
 _LONGEST_BOUND = 28
@@ -238,6 +239,40 @@ def _status(view: views.StatusView, page: views.Page) -> list[str]:
         lines.append(paint(f"{_MARGIN}{text}", "skip"))
     counts = ", ".join(paint(text, _HEALTH_TONES[health]) for text, health in view.counts)
     return [*lines, "", f"{counts}.", *_gone(view.gone, page)]
+
+
+@FORMAT.renders(views.CheckView)
+def _check(view: views.CheckView, page: views.Page) -> list[str]:
+    """Return a line per check, what is wrong first, and a summary."""
+    checked, checks = view.checked, view.checked.checks
+    if not checks and not checked.errors:
+        return [checked.summary]
+    is_folded = checked.counts["proved"] > words.WELL_LISTED and not page.verbose
+    rows = [
+        [paint("error", "error"), visible(node), "", f"{error.code}: {error.message}"]
+        for node, error in checked.errors.items()
+    ]
+    rows += [
+        [_verdict(check), visible(node), visible(check.check), check.detail]
+        for node, check in sorted(checks, key=lambda one: _VERDICTS.index(one[1].verdict))
+        if not (is_folded and check.verdict == "proved")
+    ]
+    lines = [paint(f"Checks of {checked.report.name}, target {checked.report.target}", "title"), ""]
+    shown = [[*row[:3], visible(page.redacted(row[3]))] for row in rows]
+    lines += table(shown, indent=_MARGIN, page=page)
+    if is_folded:
+        more = f"{count(checked.counts['proved'])} proved (--verbose lists them)"
+        lines.append(paint(f"{_MARGIN}{more}", "skip"))
+    return [*lines, "", checked.summary]
+
+
+_VERDICTS = ("refuted", "unknown", "proved")
+
+
+def _verdict(check: CheckResult) -> str:
+    if check.verdict == "refuted":
+        return paint(check.verdict.value, "error" if check.is_failed else "refresh")
+    return paint(check.verdict.value, "success" if check.verdict == "proved" else "note")
 
 
 # A node, and its texts by column.

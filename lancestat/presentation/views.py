@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.query.sql.comparison import Comparison
     from lancestat.query.sql.explanation import PlanExplanation
+    from lancestat.report.checks import CheckReport
     from lancestat.report.gather import Row
     from lancestat.report.tables import TableFigures
     from lancestat.report.values import NodeReport, ProjectReport
@@ -185,6 +186,12 @@ class StatusView(NamedTuple):
     nodes: tuple[tuple[NodeReport, Mapping[str, str]], ...]
     counts: tuple[tuple[str, str], ...]
     gone: str = ""
+
+
+class CheckView(NamedTuple):
+    """What is expected of tables, and whether it holds."""
+
+    checked: CheckReport
 
 
 class QueryColumn(NamedTuple):

@@ -36,6 +36,7 @@ from lancestat.state.values import (
     partial_key,
     plain_key,
 )
+from lancestat.tables.expectations import Known
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import ColumnPartial, merge
@@ -149,6 +150,18 @@ class FragmentStatistics:
             self._merged[column] = self.partial_of(column, self._is_present)
         return self._merged[column]
 
+    def known(self, column: str) -> Known | None:
+        """Return the partial of a column over all groups, or those that are known."""
+        whole = self.partial(column)
+        if whole is not None:
+            return Known(whole, is_whole=True)
+        bounds = self.bounds(column)
+        if bounds is None or not self.has_sketches:
+            return None
+        groups = np.flatnonzero(bounds.known & self._is_present).tolist()
+        some = merge(bounds.partials[index] for index in groups)
+        return Known(some, is_whole=False) if some.rows else None
+
     def group_partial(self, columns: frozenset[str]) -> ColumnPartial | None:
         """Return the partial of a group of columns over the whole table, None where not known."""
         return None
@@ -260,8 +273,11 @@ class GroupedStatistics(FragmentStatistics):
         key = joint_key(field_key(self._fields[name]) for name in columns)
         with self._lock:
             if key not in self._joint:
-                partials = [*self._read_keys({key: key}).get(key, ()), None]
-                present = [partials[group] for group in np.flatnonzero(self._is_present)]
+                # The last group, of which nothing is known, may be the only one.
+                partials = dict(enumerate(self._read_keys({key: key}).get(key, ())))
+                present = [
+                    partials.get(group) for group in np.flatnonzero(self._is_present).tolist()
+                ]
                 known = [partial for partial in present if partial is not None]
                 self._joint[key] = merge(known) if len(known) == len(present) else None
         return self._joint[key]

@@ -14,6 +14,7 @@ from lancestat.joins.action import JoinFigures
 from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.nodes import NODE_TYPES
 from lancestat.redact import Audience, Redactor
+from lancestat.report.checks import CheckReport
 from lancestat.report.joins import JoinReporter
 from lancestat.report.tables import TableReport, TableReporter
 from lancestat.report.values import (
@@ -169,6 +170,24 @@ FRAGMENTS = RowShape(
         "columns_covered": _COUNT,
     }
 )
+
+
+CHECKS = RowShape(
+    {
+        "node": _TEXT,
+        "check": _TEXT,
+        "verdict": _TEXT,
+        "severity": _TEXT,
+        "detail": _TEXT,
+        "location": _TEXT,
+    }
+)
+
+
+def check_rows(checked: CheckReport) -> Iterator[Row]:
+    """A row per expectation of a table."""
+    for node, check in checked.checks:
+        yield {"node": node, **check.to_json()}
 
 
 def statistics_rows(status: TableStatus) -> Iterator[Row]:
@@ -360,11 +379,19 @@ def gather(
 
 def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:
     error = report.error
-    return replace(
-        report,
-        problems=tuple(redactor.text(text, Audience.PERSON) for text in report.problems),
-        error=None if error is None else redactor.error(error, Audience.PERSON),
-    )
+    shown = _shown(report, redactor, Audience.PERSON)
+    return replace(shown, error=None if error is None else redactor.error(error, Audience.PERSON))
+
+
+def _shown(report: NodeReport, redactor: Redactor, audience: Audience) -> NodeReport:
+    """Return a report whose sentences an audience may see."""
+    if isinstance(report, TableReport):
+        checks = (
+            replace(check, detail=redactor.text(check.detail, audience)) for check in report.checks
+        )
+        report = replace(report, checks=tuple(checks))
+    problems = (redactor.text(problem, audience) for problem in report.problems)
+    return replace(report, problems=tuple(problems))
 
 
 def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
@@ -390,6 +417,5 @@ def redacted_report(
 
 def _redacted(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeReport:
     origins = spec.origins.get(node.spec.name, {})
-    problems = tuple(spec.redactor.text(problem, audience) for problem in node.problems)
     declared = redacted_node(node.spec, origins, audience)
-    return replace(node, spec=declared, problems=problems)
+    return replace(_shown(node, spec.redactor, audience), spec=declared)

@@ -40,7 +40,7 @@ def relations_of(assessment: TableAssessment, state: StateReader, other: OtherTa
         groups=tuple(joint[names] for names in map(frozenset, assessment.groups) if names in joint),
         keys=tuple(_keys(assessment)),
         references=tuple(
-            (reference, _contained(reference, assessment, fragments, state, other))
+            (reference, contained(reference, assessment, fragments, state, other))
             for reference in spec.references
         ),
         common_values=tuple(_common_values(assessment, fragments)),
@@ -56,13 +56,14 @@ def _keys(assessment: TableAssessment) -> Iterator[KeyResult]:
         yield known.get(frozenset(columns), unknown)
 
 
-def _contained(
+def contained(
     reference: Reference,
     assessment: TableAssessment,
     fragments: FragmentStatistics,
     state: StateReader,
     other: OtherTable,
 ) -> Containment:
+    """Return what is known of a reference of a table whose fragments are given."""
     target = other(reference.table)
     if target is None:
         return Containment(None, f"'{reference.table}' was not looked at")

@@ -16,6 +16,7 @@ from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.fragments import load_groups
+from lancestat.report.expectations import checks_of, failed_checks, other_tables
 from lancestat.report.relations import refuted, relations_of
 from lancestat.report.values import (
     Health,
@@ -33,6 +34,7 @@ from lancestat.runs.result import PastRun
 from lancestat.spec.model import Freshness, Node, Table, tables_of
 from lancestat.state.values import PartialIndex, partial_key, table_identity
 from lancestat.tables.coverage import cover
+from lancestat.tables.expectations import CheckResult
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.node import TableObserver
 from lancestat.tables.planner import stored_groups
@@ -65,7 +67,7 @@ class TableReport(NodeReport):
     and `unreadable`, and `blocked` where it lacks a declared column or one cannot have
     statistics: `error` says why and `status` is None. `changed_at` is when rows last changed,
     as far as the history goes back, and `freshness` judges its age by the declared bounds, None
-    where there are none.
+    where there are none. `checks` says what is known of what the rows are expected to be.
     """
 
     status: TableStatus | None = None
@@ -73,6 +75,7 @@ class TableReport(NodeReport):
     freshness: Health | None = None
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     fragments: tuple[FragmentReport, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -139,6 +142,7 @@ class TableReport(NodeReport):
             "columns_wanted": len(status.columns) + len(status.missing) if status else None,
             "columns_covered": len(status.columns) if status else None,
             "columns_missing": list(status.missing) if status else None,
+            "checks": [check.to_json() for check in self.checks],
         }
 
     def _freshness(self) -> dict[str, object] | None:
@@ -259,9 +263,11 @@ class TableReporter(Reporter):
     ) -> TableReport:
         assessment = TableObserver(self.observed).assess(table)
         fragments, covered = fragment_coverage(assessment, index) if index else ((), None)
-        relations = relations_of(assessment, self.observed.state, self._other)
+        state, other = self.observed.state, other_tables(self.observed)
+        relations = relations_of(assessment, state, other)
         redactor = self.observed.spec.redactor
         status = table_status(assessment, self.now, covered, redactor, relations)
+        checks = checks_of(assessment, state, other)
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
             *refused(status, assessment),
@@ -270,6 +276,7 @@ class TableReporter(Reporter):
             *uncovered(status),
             *lacking(status),
             *refuted(relations),
+            *failed_checks(checks),
             *(problem(Health.WARN, warning) for warning in assessment.resolved.warnings),
         ]
         return TableReport(
@@ -283,18 +290,9 @@ class TableReporter(Reporter):
             freshness=freshness_of(table.freshness, changed_at, self.now),
             histograms=self._histograms(assessment),
             fragments=fragments,
+            checks=checks,
             runs=runs,
         )
-
-    def _other(self, name: str) -> TableAssessment | None:
-        """Return the assessment of another table, None where it was not observed."""
-        node = next((node for node in self.observed.nodes if node.name == name), None)
-        if not isinstance(node, Table):
-            return None
-        try:
-            return TableObserver(self.observed).assess(node)
-        except LancestatError:
-            return None
 
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observed.spec.options.of(snapshot.uri)

@@ -27,6 +27,7 @@ from lancestat.spec.declaration import (
     key_fields,
 )
 from lancestat.spec.declaration import Risk as Risk
+from lancestat.spec.expectations import Expectation
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -461,8 +462,16 @@ def _json(value: Any) -> Any:
         case tuple():
             return [_json(item) for item in value]
         case Reference():
-            return {key.name: _json(getattr(value, key.name)) for key in key_fields(Reference)}
+            return _members(value)
+        case Expectation(check=check):
+            return {check.name: _members(check)}
     return value
+
+
+def _members(resource: Declared) -> Json:
+    """Return the values of a resource, less those that are not set."""
+    members = {key.name: getattr(resource, key.name) for key in key_fields(type(resource))}
+    return {name: _json(value) for name, value in members.items() if value is not None}
 
 
 def _bounds(bounds: StaleBounds) -> Iterator[tuple[str, Json]]:

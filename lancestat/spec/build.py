@@ -39,6 +39,13 @@ from lancestat.spec.declaration import (
     span,
 )
 from lancestat.spec.document import KeyPath
+from lancestat.spec.expectations import (
+    CHECKS,
+    Expectation,
+    References,
+    Unique,
+    expectation_objections,
+)
 from lancestat.spec.files import resolve_uri
 from lancestat.spec.hooks import Hook, Hooks, secret_objection
 from lancestat.spec.knn_join import ALL, KeyPair, Pairs, distance_objection
@@ -102,9 +109,11 @@ class Builder:
         names = ("groups", "keys", "references", "common_values")
         for message, steps in relation_objections(*(values[name] for name in names)):
             self.errors.append(item.error(WrongValue, message, *steps))
+        for message, steps in expectation_objections(values["expect"]):
+            self.errors.append(item.error(WrongValue, message, "expect", *steps))
         places = {
             ".".join(map(str, steps)): item.at(*steps)
-            for name in names
+            for name in (*names, "expect")
             for steps in _steps_below(item.value.get(name), (name,))
         }
         return Table(**values, location=item.location, places=places)
@@ -228,6 +237,19 @@ class Builder:
             if objection is not None:
                 self.errors.append(item.error(ReferenceMismatch, objection, *at, "to"))
             return reference
+        if resource is References:
+            references = References(**self._values(References, item, *at))
+            objection = width_objection(references.reference)
+            if objection is not None:
+                self.errors.append(item.error(ReferenceMismatch, objection, *at, "to"))
+            return references
+        if resource is Expectation:
+            values = self._values(Expectation, item, *at)
+            if isinstance(values["check"], tuple):
+                values["check"] = Unique(columns=values["check"])
+            return Expectation(**values, location=item.at(*at))
+        if resource in CHECKS:
+            return resource(**self._values(resource, item, *at))
         if resource is Hook:
             hook = Hook(**self._values(Hook, item, *at), location=item.at(*at))
             refused = secret_objection(hook.secret or "")

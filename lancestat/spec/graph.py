@@ -84,12 +84,12 @@ def reference_errors(nodes: Iterable[Node]) -> Iterator[LancestatError]:
     """Yield an error for each reference to a node that is no table."""
     by_name = {node.name: node for node in nodes}
     for table in tables_of(by_name.values()):
-        for index, reference in enumerate(table.references):
-            other = by_name.get(reference.table)
+        for path, name in table.named_refs():
+            other = by_name.get(name)
             if other is not None and other.kind is not NodeKind.TABLE:
                 yield UnknownReference(
                     f"{other.declares.noun} {quoted(other.name)} is no table",
-                    location=table.at(f"references.{index}.table"),
+                    location=table.at(".".join(map(str, path))),
                     hint="declare the dataset as a table, and name that",
                 )
 

@@ -29,7 +29,7 @@ MOST_COMMON_VALUES = 1000
 
 Columns = tuple[str, ...]
 
-_COLUMNS = Listed(
+COLUMNS = Listed(
     title="a list of columns",
     definition="column_names",
     items=Text(title="the name of a column", keywords={"minLength": 1}),
@@ -41,21 +41,21 @@ GROUPS = Listed(
     items=Listed(
         title="a list of two or more columns",
         definition="group",
-        items=_COLUMNS.items,
+        items=COLUMNS.items,
         is_unique=True,
         keywords={"minItems": 2},
     ),
 )
-KEYS = Listed(title="a list of keys, each a list of columns", items=_COLUMNS)
+KEYS = Listed(title="a list of keys, each a list of columns", items=COLUMNS)
 
 
 @resource
 class Reference:
     """Columns whose values are those of a table's columns `to`, in their order."""
 
-    columns: Columns = key(_COLUMNS, "Columns of this table.")
+    columns: Columns = key(COLUMNS, "Columns of this table.")
     table: str = key(PUBLIC, "The table that they refer to, which may be this one.")
-    to: Columns = key(_COLUMNS, "The columns there, one for each of 'columns', in the same order.")
+    to: Columns = key(COLUMNS, "The columns there, one for each of 'columns', in the same order.")
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'columns', 'table' and 'to'", noun="reference"
@@ -81,7 +81,7 @@ class CommonValues:
 
     limit: int = key(_LIMIT, "How many of each column and group.", default=100)
     columns: Columns | None = key(
-        _COLUMNS,
+        COLUMNS,
         "Those of these columns. By default, those of all columns that have statistics.",
         default=None,
         canonical=lambda columns: None if columns is None else tuple(sorted(columns)),
@@ -139,6 +139,11 @@ COMMON_VALUES = Either(
 def group_text(columns: Iterable[str]) -> str:
     """Return columns as people read them: `(i_category, i_class)`."""
     return f"({', '.join(columns)})"
+
+
+def relation_name(columns: Columns) -> str:
+    """Return a column by its name, and several in parentheses."""
+    return columns[0] if len(columns) == 1 else group_text(columns)
 
 
 def groups_text(groups: Iterable[Columns]) -> str:

@@ -24,6 +24,7 @@ from lancestat.spec.declaration import (
     Text,
     key_fields,
 )
+from lancestat.spec.expectations import Expectation
 from lancestat.spec.hooks import Hook
 from lancestat.spec.model import RESOURCES, KnnSide, ProjectFile, SpecFile, Target
 
@@ -306,6 +307,7 @@ def reference() -> str:
         "A hook: one of `hooks.on_run_start` and `hooks.on_run_end`": Hook,
         "A spec file": SpecFile,
         **{f"A {_noun(resource)}: one of `{key}`": resource for key, resource in RESOURCES.items()},
+        "An expectation: one of `expect` of a table": Expectation,
         "A side of a KNN join: `left` or `right`": KnnSide,
     }
     return "\n".join([_PAGE, *(_section(title, resource) for title, resource in sections.items())])
@@ -315,7 +317,8 @@ def _section(title: str, resource: type[Declared]) -> str:
     declares = resource.declares
     lines = [f"## {title}", "", declares.about or "", "", _TABLE, *_rows(resource, "")]
     choice = _choice(declares)
-    return "\n".join([*lines, "", *([f"A {_noun(resource)} has {choice}.", ""] if choice else [])])
+    what = title.split(":")[0]
+    return "\n".join([*lines, "", *([f"{what} has {choice}.", ""] if choice else [])])
 
 
 def _noun(resource: type[Declared]) -> str:

@@ -48,6 +48,13 @@ from lancestat.spec.declaration import (
     resource,
     words,
 )
+from lancestat.spec.expectations import (
+    EXPECT,
+    Expectation,
+    References,
+    canonical_expectations,
+    expectations_text,
+)
 from lancestat.spec.relations import (
     COMMON_VALUES,
     GROUPS,
@@ -418,6 +425,15 @@ class Table:
         role=CHECK,
         default=None,
     )
+    expect: tuple[Expectation, ...] = key(
+        EXPECT,
+        "What is expected of the rows. 'lancestat check' and 'lancestat status' say what is known "
+        "of it without reading them. It does not affect runs.",
+        role=CHECK,
+        words=expectations_text,
+        canonical=canonical_expectations,
+        default=(),
+    )
     show_values: bool = key(
         FLAG,
         "Whether 'lancestat show', the pages and `lancestat.statistics` show bounds and common "
@@ -459,6 +475,9 @@ class Table:
         """Yield the names of nodes that it names, each with the path of its key."""
         for index, reference in enumerate(self.references):
             yield ("references", index, "table"), reference.table
+        for index, expected in enumerate(self.expect):
+            if isinstance(expected.check, References):
+                yield ("expect", index, "references", "table"), expected.check.table
 
     def listed_by(self, source: str) -> Table:
         """Return the node as one that a source has, too."""
@@ -513,6 +532,7 @@ class Table:
             keys=tuple(columns for columns in self.keys if known.issuperset(columns)),
             references=tuple(each for each in self.references if known.issuperset(each.columns)),
             common_values=common,
+            expect=tuple(each for each in self.expect if known.issuperset(each.check.columns)),
         )
 
     @property

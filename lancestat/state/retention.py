@@ -10,6 +10,7 @@ from lancestat import display
 from lancestat.formats import count
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.partials import FieldSets, past_summary_ids, split_fingerprints, tables_filter
+from lancestat.state.proofs import remove_proofs
 from lancestat.state.run_records import newest_record_positions, newest_run_rows
 from lancestat.state.stored_table import LAYOUT, DatasetLocation, Kind, StoredTable, commit_order
 
@@ -268,6 +269,7 @@ def collect_state_garbage(
             state.folder.storage.remove(location.path)
     for stored in state.tables:
         _remove_uncommitted(state, stored)
+    remove_proofs(state.folder, declared)
     return report
 
 

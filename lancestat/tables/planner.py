@@ -164,6 +164,20 @@ def decide(
     return TableAction(name, "restamp", (reason,), figures, table, stages, notes)
 
 
+def read_missing(
+    assessment: TableAssessment, changes: TableChanges, in_process_bytes: int = 0
+) -> TableAction:
+    """Return an action whose stages gather the wanted partials and read those that are missing.
+
+    Nothing is published. Arguments are as `decide` has them.
+    """
+    coverage = cover(changes.groups, changes.index, changes.rewrites)
+    action = _make(assessment, changes, coverage, (), in_process_bytes)
+    gathering = (ReusePartials, ReadFragments)
+    stages = tuple(stage for stage in action.stages if isinstance(stage, gathering))
+    return replace(action, stages=stages)
+
+
 def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
     """Return a note where what the state alone has of statistics of lancestat's is lost.
 

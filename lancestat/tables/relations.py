@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lancestat.formats import StringEnum, count
 from lancestat.spec.model import Reference
+from lancestat.spec.relations import relation_name
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import (
     ColumnType,
@@ -121,11 +122,6 @@ class Relations:
 
 
 NO_RELATIONS = Relations()
-
-
-def relation_name(columns: tuple[str, ...]) -> str:
-    """Return a column by its name, and several in parentheses."""
-    return columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
 
 
 def shown_values(

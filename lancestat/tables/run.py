@@ -20,6 +20,7 @@ from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, planned
 from lancestat.spark.failure import SessionLostError
+from lancestat.spec.relations import Columns
 from lancestat.state.values import StoredPartials, is_special, partial_key, weight
 from lancestat.tables.action import (
     MergePartials,
@@ -143,10 +144,7 @@ class TableWorkspace:
         Raises:
             PartialsGoneError: the state lost some of the partials meanwhile.
         """
-        finished = self._finished()
-        by_columns = {
-            names: finished.get(key, EMPTY_PARTIAL) for key, names in self.table.needs.items()
-        }
+        by_columns = self.partials()
         columns: dict[str, tuple[ColumnType, ColumnStatistics[Bound]]] = {}
         for column in self.table.fields:
             type = column_type(column.type)
@@ -221,6 +219,16 @@ class TableWorkspace:
             kept=kept,
             keys=keys,
         )
+
+    def partials(self) -> Mapping[Columns, ColumnPartial]:
+        """Return the merged partials of all rows, by their columns.
+
+        Raises:
+            PartialsGoneError: the state lost some of the partials meanwhile.
+        """
+        finished = self._finished()
+        needs = self.table.needs.items()
+        return {names: finished.get(key, EMPTY_PARTIAL) for key, names in needs}
 
     def _finished(self) -> dict[str, ColumnPartial]:
         """Return the merged partial per field key, and store the carried ones."""

@@ -12,8 +12,8 @@ import lance_namespace as ns
 import pytest
 from lance.namespace import RestAdapter
 
-from lancestat.cli import checks
-from lancestat.cli.checks import Check
+from lancestat.cli import debug as checks
+from lancestat.cli.debug import Check
 from lancestat.spark.jvm import Java
 from tests.catalogs.shops import SERVING, Shop
 

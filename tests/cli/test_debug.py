@@ -9,8 +9,8 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.cli import checks
-from lancestat.cli.checks import Check
+from lancestat.cli import debug as checks
+from lancestat.cli.debug import Check
 from lancestat.errors import (
     InvalidProject,
     Location,

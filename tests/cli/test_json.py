@@ -116,7 +116,7 @@ def test_a_failing_node_is_one_document(command: str, folder: Path, lancestat: L
         assert lancestat("run").exit_code == 1
     result = lancestat(command, *ARGUMENTS[command], "--output", "json")
     document = _document(result)
-    does_not_run = ("advise", "validate", "list", "diff", "docs", "gc", "runs")
+    does_not_run = ("advise", "check", "validate", "list", "diff", "docs", "gc", "runs")
     assert result.exit_code == (0 if command in does_not_run else 1)
     if command in ("show", "comment"):
         _assert_errors(result, command)

@@ -26,7 +26,7 @@ import pytest
 import yaml
 
 import lancestat
-from lancestat.cli.checks import check_spark
+from lancestat.cli.debug import check_spark
 from lancestat.errors import LancestatError, ScratchNotShared, SparkConnectSession, SparkNotStarted
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.work import JoinRequest

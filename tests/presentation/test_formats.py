@@ -9,7 +9,7 @@ import yaml
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from lancestat.cli.checks import Check, checks_answer
+from lancestat.cli.debug import Check, checks_answer
 from lancestat.cli.main import cli
 from lancestat.presentation.terminal import cell_width, paint, table, unpainted
 from lancestat.presentation.text import FORMAT

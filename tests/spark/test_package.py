@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from lancestat.cli.checks import Check, check_package
 from lancestat.cli.command import ExitCode
+from lancestat.cli.debug import Check, check_package
 from lancestat.cli.main import cli
 from lancestat.errors import (
     PackageNotWritten,

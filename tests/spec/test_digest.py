@@ -151,7 +151,16 @@ def test_every_change_of_the_definition_changes_the_digest() -> None:
 
 
 def test_every_field_of_the_model_is_tested() -> None:
-    remarks = {"name", "location", "description", "tags", "owner", "freshness", "show_values"}
+    remarks = {
+        "name",
+        "location",
+        "description",
+        "tags",
+        "owner",
+        "freshness",
+        "expect",
+        "show_values",
+    }
     remarks |= {
         "places",
         "storage_options",

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from lancestat.errors import NotWritten, PlaceOccupied, UsageError, error_class
 from lancestat.formats import count, duration, large, share, size, spoken
 from lancestat.lake.files import new_draft
-from lancestat.presentation.relations import relation_tables
+from lancestat.presentation.relations import check_table, relation_tables
 from lancestat.presentation.site import charts, facts
 from lancestat.presentation.site.text import (
     NOTHING,
@@ -225,7 +225,10 @@ class Pages:
             facts=facts.table_facts(table, origins),
             declared=named(origins, "columns") or facts.selection_words(table.spec.columns),
             distributions=facts.distributions(table),
-            relations=list(relation_tables(table.status.relations)) if table.status else [],
+            relations=[
+                *check_table(table.checks),
+                *(relation_tables(table.status.relations) if table.status else ()),
+            ],
             history=charts.table_history(table.runs),
             fragments=table.fragments[:_FRAGMENTS_SHOWN],
         )
