@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from lancestat.runs.observe import Observer
     from lancestat.runs.plan_file import PlanStore
     from lancestat.runs.result import PastRun, RunResult, UnfinishedNodes
+    from lancestat.state.history import HistoryPoint
     from lancestat.state.retention import GarbageReport
     from lancestat.state.store import LanceState
     from lancestat.tables.judgement import TableAssessment
@@ -557,6 +558,7 @@ class Project:
         *,
         with_fragments: bool = False,
         with_histograms: bool = False,
+        with_history: bool = False,
         runs: int | None = None,
     ) -> ProjectReport:
         """Return what is known about nodes now: health, statistics, freshness, last runs.
@@ -566,6 +568,7 @@ class Project:
             exclude: Selectors of nodes to leave out.
             with_fragments: Whether to include every fragment of every table.
             with_histograms: Whether to include the histograms of tables that have them.
+            with_history: Whether to include what runs have found at up to 32 moments.
             runs: How many runs of each node to include; None includes a few.
         """
         from lancestat.report.gather import RUNS_READ, gather
@@ -579,6 +582,7 @@ class Project:
             self.nodes(select, exclude),
             with_fragments=with_fragments,
             with_histograms=with_histograms,
+            with_history=with_history,
             runs=RUNS_READ if runs is None else runs,
         )
 
@@ -623,7 +627,7 @@ class Project:
         """Return what is known about all nodes as Arrow tables.
 
         Args:
-            wanted: Names of tables to return: `statistics`, `runs`, `fragments`.
+            wanted: Names of tables to return: `statistics`, `runs`, `fragments`, `history`.
         """
         from lancestat.report.gather import ALL, ReportTable, gather, report_tables
         from lancestat.report.values import runs_by_node
@@ -639,7 +643,31 @@ class Project:
                 self.spec, self.state, self._clock, self.spec.tables, with_fragments=True, runs=0
             ),
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
+            history=self._history,
         )
+
+    def _history(self) -> Iterator[HistoryPoint]:
+        from lancestat.report.history import recorded_history
+
+        for points in recorded_history(self.state).values():
+            yield from points
+
+    def history(self, table: str) -> tuple[HistoryPoint, ...]:
+        """Return what runs found of a table, oldest first, each with the figures of its columns.
+
+        The time before its first run is told by the versions that the dataset still has. Of old
+        runs some are kept: the last of each day, week and month.
+
+        Args:
+            table: The name of a declared table.
+        """
+        from lancestat.report.history import recorded_history, with_versions
+        from lancestat.tables.node import assess_table
+
+        assessment, _ = assess_table(self._observer(), self._table(table))
+        key, options = assessment.identity, self.spec.options.of(assessment.snapshot.uri)
+        points = recorded_history(self.state, [key]).get(key, ())
+        return with_versions(points, key, table, assessment.snapshot, options)
 
     def advise(
         self,

@@ -22,7 +22,14 @@ from lancestat.cli.command import (
 from lancestat.cli.completion import complete_selector, complete_table
 from lancestat.formats import count, instant, size
 from lancestat.presentation.terminal import CONSOLE, paint
-from lancestat.presentation.views import Answer, PlanView, RunView, ShowView, StatusView
+from lancestat.presentation.views import (
+    Answer,
+    HistoryView,
+    PlanView,
+    RunView,
+    ShowView,
+    StatusView,
+)
 
 if TYPE_CHECKING:
     from lancestat.runs.result import UnfinishedNodes
@@ -191,16 +198,22 @@ def status(
     return ExitCode.FAILURE if report.health is Health.ERROR else None
 
 
-@command(ShowView)
+@command(ShowView, HistoryView)
 @click.argument("table", shell_complete=complete_table)
-def show(invocation: Invocation, table: str) -> None:
+@click.option("--history", is_flag=True, help="Show what runs have found over time instead.")
+def show(invocation: Invocation, table: str, history: bool) -> None:
     """Show a table's published statistics, and whether its policy lets readers use them.
 
-    CSV has a line per column with all figures, like lancestat.statistics in SQL.
+    CSV has a line per column with all figures, like lancestat.statistics in SQL; with --history,
+    like lancestat.history.
     """
-    from lancestat.presentation.results import show_view
+    from lancestat.presentation.results import history_view, show_view
 
-    invocation.show(show_view(invocation.project().show(table)))
+    project = invocation.project()
+    if history:
+        invocation.show(history_view(table, project.history(table)))
+    else:
+        invocation.show(show_view(project.show(table)))
 
 
 @command(Answer, is_published=True)
@@ -216,7 +229,9 @@ def docs(invocation: Invocation, select: Selectors, exclude: Selectors, out: Pat
     project = invocation.project()
     folder = out or project.spec.root / PAGES
     check_folder(folder)
-    report = project.report(select, exclude, with_fragments=True, with_histograms=True)
+    report = project.report(
+        select, exclude, with_fragments=True, with_histograms=True, with_history=True
+    )
     site = build_site(report, project.spec, folder)
     nodes = [{"name": node.spec.name, "health": node.health.value} for node in report.nodes]
     members = {"page": str(site.page), "pages": site.pages, "nodes": nodes}

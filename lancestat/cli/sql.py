@@ -99,7 +99,8 @@ def sql(
     `lancestat run`.
 
     What is known about the project is available too: lancestat.statistics has a row per table and
-    column, lancestat.runs one per run and node, lancestat.fragments one per fragment.
+    column, lancestat.runs one per run and node, lancestat.fragments one per fragment,
+    and lancestat.history one per column and run that found something new.
     """
     from lancestat.query.sql.query import query_session, run_query
     from lancestat.query.sql.statement import parse, parse_analyze

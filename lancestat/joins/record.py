@@ -163,6 +163,22 @@ def stored_record(record: JoinRecord) -> StoredRecord:
     return key, codec.encode(members, separators=(",", ":"))
 
 
+def history_figures(record: JoinRecord) -> dict[str, object]:
+    """Return what the history of a join keeps of a record.
+
+    `distances` are the quantiles (`QUANTILES`) of all neighbours, or of those of the first rank.
+    """
+    ranks = record.distances.ranks if record.distances else ()
+    return {
+        "rows": record.result.rows,
+        "left_rows": record.counts.left_rows,
+        "right_rows": record.counts.right_rows,
+        "unmatched_left_rows": record.counts.unmatched_left_rows,
+        "recall": record.accuracy.recall,
+        "distances": list(ranks[0].quantiles) if ranks else None,
+    }
+
+
 def decode_record(stored: str) -> JoinRecord:
     """Return the record of its stored form; raises ValueError on anything else."""
     return codec.convert(codec.nested(codec.decode(stored, dict), *JOIN_MEASURES), JoinRecord)

@@ -29,7 +29,14 @@ from lancestat.joins.action import (
     ReuseIndex,
 )
 from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_index
-from lancestat.joins.record import Accuracy, JoinGroups, JoinRecord, ResultRecord, stored_record
+from lancestat.joins.record import (
+    Accuracy,
+    JoinGroups,
+    JoinRecord,
+    ResultRecord,
+    history_figures,
+    stored_record,
+)
 from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Scope
 from lancestat.lake.catalogs import declare
@@ -220,7 +227,8 @@ class JoinRunner:
                 groups=outcome.groups,
             ),
         )
-        return NodeEnded(result, stored_record(self._join_record(done, outcome)))
+        record = self._join_record(done, outcome)
+        return NodeEnded(result, stored_record(record), history_figures(record))
 
     def _with_place(self, action: JoinAction) -> JoinAction:
         """The action with the location of its result, which a catalog chooses for a new table."""

@@ -12,7 +12,7 @@ from itertools import islice
 
 from lancestat.formats import format_instant
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.presentation.views import Format, Page, QueryView, ShowView
+from lancestat.presentation.views import Format, HistoryView, Page, QueryView, ShowView
 
 _ROWS_PER_WRITE = 1000
 _NEEDS_QUOTES = frozenset('",\r\n')
@@ -30,6 +30,16 @@ FORMAT: Format[Iterable[str]] = Format(_write)
 @FORMAT.renders(ShowView)
 def _show(view: ShowView, page: Page) -> Iterator[str]:
     """Yield a line per column with all figures, as `lancestat.statistics` has them in SQL."""
+    return _rows(view)
+
+
+@FORMAT.renders(HistoryView)
+def _history(view: HistoryView, page: Page) -> Iterator[str]:
+    """Yield a line per run and column with all figures, as `lancestat.history` has them in SQL."""
+    return _rows(view)
+
+
+def _rows(view: ShowView | HistoryView) -> Iterator[str]:
     yield _line(view.names)
     for row in view.rows:
         yield _line(_text(row.get(name)) for name in view.names)

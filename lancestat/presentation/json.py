@@ -170,6 +170,20 @@ def _show(view: views.ShowView, page: views.Page) -> Payload:
     }
 
 
+@FORMAT.renders(views.HistoryView)
+def _history(view: views.HistoryView, page: views.Page) -> Payload:
+    history = [
+        {
+            "version": point.figures.get("version"),
+            "computed_at": format_instant(point.at),
+            "run_id": point.run_id or None,
+            **{name: value for name, value in point.figures.items() if name != "version"},
+        }
+        for point in view.points
+    ]
+    return _object("show", table=view.table, history=history)
+
+
 def _relations(relations: Relations) -> Payload:
     return {
         "groups": [

@@ -23,6 +23,7 @@ from lancestat.presentation.terminal import paint, table
 from lancestat.presentation.text import folded, indented, node_lines, paragraphs
 from lancestat.query.sql.query import ARRAY, QueryResult, ResultValue, Shape
 from lancestat.report.gather import STATISTICS, statistics_rows
+from lancestat.report.history import HISTORY, history_rows
 from lancestat.report.tables import status_figures
 from lancestat.report.values import health_counts, one_line, status_words
 from lancestat.runs.actions import gone_words
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from lancestat.report.values import ProjectReport
     from lancestat.runs.result import PastRun
     from lancestat.spec.model import ProjectSpec
+    from lancestat.state.history import HistoryPoint
     from lancestat.state.retention import GarbageReport
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishedNode, UnpublishResult
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
 def show_view(status: TableStatus) -> views.ShowView:
     rows = tuple(statistics_rows(status))
     return views.ShowView(status, status_figures(status), tuple(STATISTICS.columns), rows)
+
+
+def history_view(table: str, points: Sequence[HistoryPoint]) -> views.HistoryView:
+    rows = tuple(history_rows(points))
+    return views.HistoryView(table, tuple(points), tuple(HISTORY.columns), rows)
 
 
 def status_view(report: ProjectReport) -> views.StatusView:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from lancestat.formats import (
     PAINT,
@@ -12,6 +12,7 @@ from lancestat.formats import (
     duration,
     instant,
     message_lines,
+    size,
     spoken,
     visible,
 )
@@ -377,6 +378,74 @@ def _show(view: views.ShowView, page: views.Page) -> list[str]:
     if notes:
         lines += ["", *(paint(f"  {note}", "note") for note in notes)]
     return lines
+
+
+_POINTS_LISTED = 20
+
+
+@FORMAT.renders(views.HistoryView)
+def _history(view: views.HistoryView, page: views.Page) -> list[str]:
+    """Return a line per run, the newest first, and what became of each column."""
+    if not view.points:
+        return [f"No run of {view.table} is recorded, and its dataset has no earlier version."]
+    listed = view.points[::-1] if page.verbose else view.points[: -_POINTS_LISTED - 1 : -1]
+    rows = [
+        [
+            instant(point.at, with_seconds=True),
+            *(_figure(point.figures.get(name), text) for name, text in _OVER_TIME.items()),
+        ]
+        for point in listed
+    ]
+    head = ["at", *(name.replace("_bytes", "").replace("_", " ") for name in _OVER_TIME)]
+    lines = [paint(f"History of {view.table}", "title"), ""]
+    lines += table(rows, head=head, right=range(1, len(head)), indent="  ", page=page)
+    if len(listed) < len(view.points):
+        more = f"{count(len(view.points) - len(listed))} more (--verbose lists them)"
+        lines.append(paint(f"  {more}", "note"))
+    return [*lines, *_changes(view, page)]
+
+
+_OVER_TIME: Mapping[str, Callable[[Any], str]] = {
+    "version": count,
+    "rows": count,
+    "fragments": count,
+    "size_bytes": size,
+    "bytes_read": size,
+    "seconds": duration,
+}
+
+
+def _figure(value: object, text: Callable[[Any], str]) -> str:
+    return "" if value is None else text(value)
+
+
+def _changes(view: views.HistoryView, page: views.Page) -> list[str]:
+    """Return what became of columns from the first to the last run that has them."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for point in view.points:
+        for name, figures in point.figures.get("columns", {}).items():
+            found.setdefault(name, []).append(figures)
+    rows = [
+        [
+            visible(name),
+            *(_from_to(some, key) for key in ("null_count", "distinct_count")),
+            *(_from_to(some, key) for key in ("min", "max")),
+        ]
+        for name, some in found.items()
+    ]
+    if not rows:
+        return []
+    head = ["column", "nulls", "distinct ~", "min", "max"]
+    return ["", *table(rows, head=head, indent="  ", page=page)]
+
+
+def _from_to(figures: Sequence[Mapping[str, Any]], key: str) -> str:
+    """Return a figure in the first and in the last run: `12 to 15`, `12` where it is the same."""
+    known = [one[key] for one in figures if key in one]
+    texts = [count(one) if isinstance(one, int) else visible(_shortened(one)) for one in known]
+    if not texts:
+        return ""
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
 def show_facts(view: views.ShowView) -> Iterator[tuple[str, str]]:

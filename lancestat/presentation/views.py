@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from lancestat.query.sql.comparison import Comparison
     from lancestat.query.sql.explanation import PlanExplanation
     from lancestat.report.checks import CheckReport
-    from lancestat.report.gather import Row
+    from lancestat.report.rows import Row
     from lancestat.report.tables import TableFigures
     from lancestat.report.values import NodeReport, ProjectReport
     from lancestat.review.values import Diff
     from lancestat.runs.actions import Plan
     from lancestat.runs.result import RunResult
     from lancestat.spec.model import Node, Policy, Source
+    from lancestat.state.history import HistoryPoint
     from lancestat.tables.table_status import TableStatus
     from lancestat.workload.advice import Advice
 
@@ -169,6 +170,15 @@ class ShowView(NamedTuple):
 
     status: TableStatus
     figures: TableFigures
+    names: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+class HistoryView(NamedTuple):
+    """What runs found of a table, oldest first; `rows` are those of `lancestat.history`."""
+
+    table: str
+    points: tuple[HistoryPoint, ...]
     names: tuple[str, ...]
     rows: tuple[Row, ...]
 

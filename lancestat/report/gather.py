@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,9 @@ from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.nodes import NODE_TYPES
 from lancestat.redact import Audience, Redactor
 from lancestat.report.checks import CheckReport
+from lancestat.report.history import HISTORY, history_rows
 from lancestat.report.joins import JoinReporter
+from lancestat.report.rows import CellType, Row, RowShape
 from lancestat.report.tables import TableReport, TableReporter
 from lancestat.report.values import (
     NodeReport,
@@ -29,6 +31,7 @@ from lancestat.runs.result import NodeResult, PastRun
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
 from lancestat.spec.redaction import redacted_node
+from lancestat.state.history import HistoryPoint
 from lancestat.state.store import StateReader
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
 from lancestat.tables.table_status import TableStatus
@@ -41,42 +44,6 @@ _log = logging.getLogger("lancestat.report")
 
 # More than the state keeps.
 ALL = 1_000_000
-
-Row = dict[str, object]
-
-
-class CellType(StringEnum):
-    """The type of a column's cells, spelled as in Spark; any cell may be null."""
-
-    TEXT = "string"
-    TEXTS = "array<string>"
-    COUNT = "bigint"
-    NUMBER = "double"
-    FLAG = "boolean"
-    INSTANT = "timestamp"
-
-
-@dataclass(frozen=True, slots=True)
-class RowShape:
-    """The columns of some rows, in their order, each with the type of its cells."""
-
-    columns: Mapping[str, CellType]
-
-    def table(self, rows: Iterable[Row]) -> pa.Table:
-        """Rows as an Arrow table; instants are microseconds in UTC."""
-        import pyarrow as pa
-
-        types = {
-            CellType.TEXT: pa.string(),
-            CellType.TEXTS: pa.list_(pa.string()),
-            CellType.COUNT: pa.int64(),
-            CellType.NUMBER: pa.float64(),
-            CellType.FLAG: pa.bool_(),
-            CellType.INSTANT: pa.timestamp("us", "UTC"),
-        }
-        schema = pa.schema([pa.field(name, types[type]) for name, type in self.columns.items()])
-        return pa.Table.from_pylist(list(rows), schema)
-
 
 _TEXT, _TEXTS, _COUNT = CellType.TEXT, CellType.TEXTS, CellType.COUNT
 _NUMBER, _FLAG, _INSTANT = CellType.NUMBER, CellType.FLAG, CellType.INSTANT
@@ -281,12 +248,14 @@ class ReportTable(StringEnum):
     STATISTICS = "statistics"
     RUNS = "runs"
     FRAGMENTS = "fragments"
+    HISTORY = "history"
 
 
 SHAPES = {
     ReportTable.STATISTICS: STATISTICS,
     ReportTable.RUNS: RUNS,
     ReportTable.FRAGMENTS: FRAGMENTS,
+    ReportTable.HISTORY: HISTORY,
 }
 
 
@@ -294,6 +263,7 @@ def report_tables(
     requested: Collection[ReportTable],
     report: Callable[[], ProjectReport],
     runs: Callable[[], NodeRuns],
+    history: Callable[[], Iterable[HistoryPoint]],
 ) -> dict[str, pa.Table]:
     """The requested ones by name; only what they need is gathered."""
     by_name: dict[str, pa.Table] = {}
@@ -301,6 +271,8 @@ def report_tables(
         ended = [run for node_runs in runs().values() for run in node_runs]
         ended.sort(key=lambda run: run.ended_at, reverse=True)
         by_name[ReportTable.RUNS.value] = RUNS.table(run_rows(ended))
+    if ReportTable.HISTORY in requested:
+        by_name[ReportTable.HISTORY.value] = HISTORY.table(history_rows(history()))
     if {ReportTable.STATISTICS, ReportTable.FRAGMENTS}.isdisjoint(requested):
         return by_name
     tables = [node for node in report().nodes if isinstance(node, TableReport)]
@@ -315,6 +287,8 @@ def report_tables(
 
 
 THREADS = 8
+# Points of history of each node; charts are no wider.
+_POINTS_SHOWN = 32
 RUNS_READ = 30
 # How many nodes are prepared in one pass over the state.
 _PREPARED_AT_ONCE = 64
@@ -333,6 +307,7 @@ def gather(
     *,
     with_fragments: bool = False,
     with_histograms: bool = False,
+    with_history: bool = False,
     runs: int = RUNS_READ,
 ) -> ProjectReport:
     """Gather what is known of some nodes of a project, in their order.
@@ -350,9 +325,14 @@ def gather(
         for kind in NODE_TYPES
     }
 
+    histories = state.history(most=_POINTS_SHOWN) if with_history else {}
+
     def report(node: Node) -> NodeReport:
         reporter = reporters[node.kind.value]
         node_report = reporter.report(node, outcomes.get(node.name, ()))
+        if with_history:
+            key = NODE_TYPES[node.kind.value].record_key(node)
+            node_report = replace(node_report, history=histories.get(key, ()))
         return _without_secrets(node_report, spec.redactor)
 
     reports: list[NodeReport] = []

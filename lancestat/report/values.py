@@ -19,6 +19,7 @@ from lancestat.runs.actions import Action, Plan, Reason, SourceFindings
 from lancestat.runs.node import Observed
 from lancestat.runs.result import PastRun, Status
 from lancestat.spec.model import Node
+from lancestat.state.history import HistoryPoint
 from lancestat.state.store import StateReader
 
 
@@ -37,7 +38,7 @@ class NodeReport:
     `problems` says in sentences what is wrong, and `health` sums it up. `verdict` is `current` (a
     run would skip it), `behind` (a run would do something, for `reasons` as plans spell them),
     `absent` (no result yet) or `blocked` (`error` says why). `runs` are the newest first, of this
-    node alone.
+    node alone, and `history` is what runs found of it, the oldest first, where it was asked for.
     """
 
     spec: Any
@@ -47,6 +48,7 @@ class NodeReport:
     reasons: tuple[str, ...] = ()
     error: LancestatError | None = None
     runs: tuple[PastRun, ...] = ()
+    history: tuple[HistoryPoint, ...] = ()
 
     def __repr__(self) -> str:
         what = ", ".join((self.health.value, *self.problems))

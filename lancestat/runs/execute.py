@@ -68,6 +68,7 @@ from lancestat.spark.session import RunSession, uses_package
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import query_variables
+from lancestat.state.history import HistoryPoint
 from lancestat.state.retention import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState
 from lancestat.state.values import NodeRun, RunRecord
@@ -208,6 +209,19 @@ class RunRecorder:
         live = {table: live for node in ended for table, live in node.live.items()}
         try:
             self.state.add_run(replace(run, nodes=nodes))
+            self.state.add_history(
+                [
+                    HistoryPoint(
+                        node.record[0],
+                        node.result.name,
+                        run.run_id,
+                        run.finished_at,
+                        {**node.history, "seconds": node.result.elapsed_seconds},
+                    )
+                    for node in ended
+                    if node.record is not None and node.history
+                ]
+            )
             if not is_interrupted:
                 self.state.expire(live)
         except StateError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lancestat import display
 from lancestat.formats import count
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.state.history import past_history_ids
 from lancestat.state.partials import FieldSets, past_summary_ids, split_fingerprints, tables_filter
 from lancestat.state.proofs import remove_proofs
 from lancestat.state.run_records import newest_record_positions, newest_run_rows
@@ -93,6 +94,8 @@ def expire(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> N
                 return _expired_ids(dataset, live) if live else []
             case Kind.SUMMARIES:
                 return past_summary_ids(dataset, live) if live else []
+            case Kind.HISTORY:
+                return past_history_ids(dataset)
 
     nothing: list[int] = []
     drop_rows(stored, stored.read(expired, nothing, latest=True))
@@ -112,15 +115,16 @@ def compact(stored: StoredTable, *, every_fragment: bool = False) -> None:
     dataset = stored.dataset()
     if dataset is None or not (every_fragment or _is_loose(dataset, stored.rows_per_file)):
         return
+    is_small = stored.kind in (Kind.RUNS, Kind.HISTORY)
     compacted = stored.attempt(
         lambda dataset: dataset.optimize.compact_files(
             target_rows_per_fragment=stored.rows_per_file,
             materialize_deletions_threshold=0.0 if every_fragment else _DELETED_SHARE_TOLERATED,
             # Sketches are copied as they are, a few megabytes at a time; decoding them would take
             # several times the memory. Runs are small and better off as few pages.
-            compaction_mode="reencode" if stored.kind is Kind.RUNS else "try_binary_copy",
+            compaction_mode="reencode" if is_small else "try_binary_copy",
             binary_copy_read_batch_bytes=_BATCH_BYTES,
-            batch_size=None if stored.kind is Kind.RUNS else _COMPACTED_ROWS,
+            batch_size=None if is_small else _COMPACTED_ROWS,
             num_threads=1,
         )
     )
@@ -250,7 +254,7 @@ def collect_state_garbage(
         generations = sum(state.folder.storage.size_bytes(location.path) for location in superseded)
     report = GarbageReport(
         partials_dropped=dropped[Kind.PARTIALS] + dropped[Kind.SUMMARIES],
-        runs_dropped=dropped[Kind.RUNS],
+        runs_dropped=dropped[Kind.RUNS] + dropped[Kind.HISTORY],
         generations_dropped=len(superseded),
         is_dry_run=dry_run,
         bytes=sum(size_bytes for _, _, size_bytes in undeclared) + generations,

@@ -140,6 +140,24 @@ def read_records(
     return records
 
 
+def read_past_records(
+    dataset: LanceDataset, kind: str, decode: Callable[[str], Record]
+) -> dict[str, tuple[tuple[RunRecord, Record], ...]]:
+    """All records of a kind by key, oldest first, each with its run and that node alone."""
+    rows = dataset.to_table(columns=["id", "kind", "record"])
+    order = commit_order(rows.column("id"))
+    kinds, recorded = rows.column("kind").to_pylist(), rows.column("record").to_pylist()
+    positions = [p for p in order.tolist() if recorded[p] and kinds[p] == kind]
+    found: dict[str, list[tuple[RunRecord, Record]]] = {}
+    for row in dataset.take(positions).to_pylist() if positions else ():
+        try:
+            past = _run(row, _node(row)), decode(row["record_json"] or "")
+        except ValueError:
+            continue
+        found.setdefault(row["table"], []).append(past)
+    return {key: tuple(some) for key, some in found.items()}
+
+
 def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
     """The newest runs, newest first."""
     rows = dataset.to_table(columns=["id", "run_id"])

@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from threading import Lock
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from lancestat import display
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import committed_at
-from lancestat.state import partials, run_records
+from lancestat.state import history, partials, run_records
+from lancestat.state.history import HistoryPoint
 from lancestat.state.retention import compact, expire
 from lancestat.state.run_records import LeaseFolder
 from lancestat.state.stored_table import LAYOUT, Kind, StateFolder, StoredTable
@@ -43,6 +44,7 @@ RETENTION = timedelta(minutes=15)
 _PARTIALS_PER_FILE = 1024
 _RUNS_PER_FILE = 65_536
 _BLOCKS_PER_FILE = 1024
+_HISTORY_PER_FILE = 65_536
 _VERSIONS_KEPT = 16
 _APPENDS_BETWEEN_COMPACTIONS = 64
 
@@ -65,6 +67,9 @@ class StateReader:
         self.summary_table = StoredTable(
             folder, Kind.SUMMARIES, partials.summary_schema(), _BLOCKS_PER_FILE
         )
+        self.history_table = StoredTable(
+            folder, Kind.HISTORY, history.history_schema(), _HISTORY_PER_FILE
+        )
         self._warned = False
         self._records: dict[object, tuple[tuple[str, int, datetime], Mapping[str, Any]]] = {}
 
@@ -76,7 +81,7 @@ class StateReader:
     @property
     def tables(self) -> tuple[StoredTable, ...]:
         """All that the state stores."""
-        return self.partial_table, self.run_table, self.summary_table
+        return self.partial_table, self.run_table, self.summary_table, self.history_table
 
     def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
         """The newest record of every node of a kind, by key.
@@ -97,6 +102,29 @@ class StateReader:
             return known[1]
 
         return self.run_table.read(read, {})
+
+    def past_records(
+        self, kind: str, decode: Callable[[str], Record]
+    ) -> Mapping[str, tuple[tuple[RunRecord, Record], ...]]:
+        """The records of past runs by key, oldest first, each with its run and that node alone."""
+        nothing: Mapping[str, tuple[tuple[RunRecord, Record], ...]] = {}
+        return self.run_table.read(
+            lambda dataset: run_records.read_past_records(dataset, kind, decode),
+            nothing,
+            latest=True,
+        )
+
+    def history(
+        self, keys: Collection[str] | None = None, most: int | None = None
+    ) -> Mapping[str, tuple[HistoryPoint, ...]]:
+        """What runs found of nodes, by the keys of their records, oldest first; None is of all.
+
+        With `most`, so many points of each node, evenly spread, the newest included.
+        """
+        nothing: Mapping[str, tuple[HistoryPoint, ...]] = {}
+        return self.history_table.read(
+            lambda dataset: history.read_history(dataset, keys, most), nothing, latest=True
+        )
 
     def digests(self) -> Mapping[str, str]:
         """By node, the digest of its meaning in the newest run that took it up."""
@@ -245,6 +273,12 @@ class LanceState(StateReader):
         marks = [*ended.values(), *([own] if own else [])]
         if marks:
             self.run_marks.remove(marks)
+
+    def add_history(self, points: Sequence[HistoryPoint]) -> None:
+        """Append what a run found of nodes in one commit."""
+        if points:
+            batch = history.history_batch(points, self.history_table.schema)
+            self._append(self.history_table, [batch])
 
     def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
         """Drop what the tables in `live` no longer need (their current fingerprints), compact."""

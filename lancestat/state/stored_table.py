@@ -106,7 +106,7 @@ def contended(uri: str) -> StateError:
 
 LAYOUT = 2
 _LAYOUT_NAME = re.compile(r"v(\d+)")
-_DATASET_NAME = re.compile(r"(partials|runs|summaries)-(\d+)\.lance")
+_DATASET_NAME = re.compile(r"(partials|runs|summaries|history)-(\d+)\.lance")
 
 
 class Kind(StringEnum):
@@ -115,6 +115,7 @@ class Kind(StringEnum):
     PARTIALS = "partials"
     RUNS = "runs"
     SUMMARIES = "summaries"
+    HISTORY = "history"
 
 
 @dataclass(frozen=True, slots=True, order=True)

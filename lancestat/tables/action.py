@@ -118,7 +118,8 @@ class TableVersion:
     `identity` is the state's name for the dataset, `fields` the analyzed columns, `live` their
     fingerprints at that version and `groups` where they belong; `config` is the manifest's.
     `histograms` names the columns whose partials need quantiles, and `newest_fragment` is that of
-    the snapshot. `wanted` has the columns of each partial that it needs, of a group in the order of
+    the snapshot. `size_bytes` is that of the data files. `wanted` has the columns of each partial
+    that it needs, of a group in the order of
     its tuples, by stored key (`state.values`).
     """
 
@@ -136,6 +137,7 @@ class TableVersion:
     groups: tuple[ColumnGroup, ...] = ()
     newest_fragment: str = ""
     wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    size_bytes: int = 0
 
     @property
     def uri(self) -> str:

@@ -461,6 +461,7 @@ def _version(assessment: TableAssessment, changes: TableChanges) -> TableVersion
         groups=changes.groups,
         newest_fragment=assessment.snapshot.newest_fragment,
         wanted=assessment.wanted,
+        size_bytes=assessment.snapshot.size_bytes,
     )
 
 

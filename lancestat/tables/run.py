@@ -45,7 +45,13 @@ from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
-from lancestat.tables.stored import TableRecord, add_partials, read_partials, stored_record
+from lancestat.tables.stored import (
+    TableRecord,
+    add_partials,
+    history_figures,
+    read_partials,
+    stored_record,
+)
 from lancestat.tables.wire import (
     JointStatistics,
     encode_kept,
@@ -214,6 +220,7 @@ class TableWorkspace:
             values=values,
             bounds=bounds,
             manifest=table.pin.manifest,
+            size_bytes=table.size_bytes,
             histograms=tuple(sorted(table.histograms)),
             special_keys=tuple(sorted(filter(is_special, table.wanted))),
             kept=kept,
@@ -436,7 +443,8 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
         version_published=landed if landed != action.table.version else None,
     )
     live = {action.table.identity: action.table.live}
-    return NodeEnded(result, stored_record(done.record), live)
+    found = {**history_figures(done.record), "bytes_read": action.figures.bytes_scanned}
+    return NodeEnded(result, stored_record(done.record), found, live)
 
 
 def _table_result(result: NodeResult, figures: Figures) -> NodeResult:

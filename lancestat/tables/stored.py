@@ -20,6 +20,7 @@ from lancestat.state.values import (
 )
 from lancestat.tables.relations import KeyResult
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode
+from lancestat.tables.wire import column_figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class TableRecord:
     never published, `bounds` the string and binary bounds that the manifest cannot hold (hex),
     `histograms` the columns whose partials have quantiles, `special_keys` the keys (`state.values`)
     of partials of groups, and of those with common values or of keys. `keys` says what is known of
-    declared keys. `manifest` identifies the manifest of `version` (`lake.snapshot.Pin`).
+    declared keys, and `size_bytes` is that of the data files. `manifest` identifies the manifest of
+    `version` (`lake.snapshot.Pin`).
     """
 
     table: str
@@ -53,6 +55,7 @@ class TableRecord:
     special_keys: tuple[str, ...] = ()
     keys: tuple[KeyResult, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
+    size_bytes: int = 0
 
     def describes(self, pin: Pin) -> bool:
         """Whether the statistics were made for the very version that a pin names."""
@@ -72,6 +75,20 @@ def stored_record(record: TableRecord) -> StoredRecord:
 def decode_record(stored: str) -> TableRecord:
     """Return the record of its stored form; raises ValueError on anything else."""
     return codec.decode(stored, TableRecord)
+
+
+def history_figures(record: TableRecord) -> dict[str, object]:
+    """Return what the history of a table keeps of a record: texts of strings are in none.
+
+    `columns` has the statistics of each column by their keys in JSON.
+    """
+    return {
+        "version": record.version,
+        "rows": record.rows,
+        "fragments": record.fragments,
+        "size_bytes": record.size_bytes or None,
+        "columns": {**column_figures(record.values), **column_figures(record.kept)},
+    }
 
 
 def read_partials(

@@ -498,6 +498,19 @@ def _column_entries(config: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return columns
 
 
+def column_figures(entries: Mapping[str, str]) -> dict[str, dict[str, int | str]]:
+    """Return the statistics of columns by their keys in JSON, bounds as texts, types unseen."""
+    columns: dict[str, dict[str, int | str]] = {}
+    for name, texts in _column_entries(entries).items():
+        columns[name] = {}
+        for statistic in STATISTICS:
+            text = texts.get(statistic.key)
+            value = text if statistic.is_bound else _count(text)
+            if value is not None:
+                columns[name][statistic.sql_name] = value
+    return columns
+
+
 def _decode_column(
     name: str, entries: Mapping[str, str], types: Mapping[str, ColumnType] | None
 ) -> PublishedColumn:

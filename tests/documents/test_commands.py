@@ -36,6 +36,7 @@ SCENES = {
 {STARTER} && git init --quiet --initial-branch main && git add . && git commit --quiet -m shop
 git switch --quiet --create change && sed -i 's/columns: all/columns: [order_id]/' specs/tables.yml
 """,
+    "docs/how-to/expectations.md": STARTER,
     "docs/how-to/knn-joins.md": f"{STARTER} && mv specs/knn_joins.yml.example specs/knn_joins.yml",
     "docs/how-to/operations.md": STARTER,
     "docs/how-to/spark.md": TPCH,

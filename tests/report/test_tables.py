@@ -17,6 +17,7 @@ import pytest
 from lancestat.errors import DatasetMissing
 from lancestat.report.gather import (
     FRAGMENTS,
+    HISTORY,
     RUNS,
     STATISTICS,
     CellType,
@@ -44,6 +45,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Table,
 )
+from lancestat.state.history import HistoryPoint
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.statuses import NOW, SHOWN, join, ran, table
 from tests.report.gathering import Gathering
@@ -516,7 +518,7 @@ def test_columns_without_statistics_have_rows_without_figures() -> None:
     assert missing["min"] is missing["null_count"] is missing["distinct_count"] is None
 
 
-@pytest.mark.parametrize("shape", [STATISTICS, RUNS, FRAGMENTS])
+@pytest.mark.parametrize("shape", [STATISTICS, RUNS, FRAGMENTS, HISTORY])
 def test_a_table_may_have_no_rows(shape: RowShape) -> None:
     empty = shape.table([])
     assert (empty.num_rows, empty.column_names) == (0, list(shape.columns))
@@ -535,18 +537,25 @@ def test_only_requested_views_are_computed() -> None:
         old, new = (replace(ran("a"), finished_at=NOW.replace(year=y)) for y in (2020, 2025))
         return {"a": (old,), "b": (new,)}
 
-    every = report_tables(frozenset(ReportTable), report, runs)  # type: ignore[arg-type]
+    def history() -> list[HistoryPoint]:
+        asked.append("history")
+        return [HistoryPoint("key", "a", "run", NOW, {"rows": 3, "columns": {"id": {"min": "0"}}})]
+
+    every = report_tables(frozenset(ReportTable), report, runs, history)  # type: ignore[arg-type]
     assert {name: rows.num_rows for name, rows in every.items()} == {
         "statistics": 2,
         "runs": 2,
         "fragments": 2,
+        "history": 2,
     }
     assert [at.year for at in every["runs"].column("finished_at").to_pylist()] == [2025, 2020]
     assert every["fragments"].column("columns").to_pylist() == [3, 3]
-    assert asked == ["runs", "report"]
-    for name, needs in (("runs", "runs"), ("statistics", "report"), ("fragments", "report")):
+    assert asked == ["runs", "history", "report"]
+    sources = {"runs": "runs", "statistics": "report", "fragments": "report", "history": "history"}
+    for name, needs in sources.items():
         asked.clear()
-        assert list(report_tables([ReportTable(name)], report, runs)) == [name]  # type: ignore[arg-type]
+        made = report_tables([ReportTable(name)], report, runs, history)  # type: ignore[arg-type]
+        assert list(made) == [name]
         assert asked == [needs]
-    assert report_tables([], report, runs) == {}  # type: ignore[arg-type]
+    assert report_tables([], report, runs, history) == {}  # type: ignore[arg-type]
     assert isinstance(TABLE, TableReport)

@@ -11,14 +11,16 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from lancestat.formats import count, duration, large
+from lancestat.formats import count, duration, large, size
 from lancestat.joins.action import join_figures
 from lancestat.joins.record import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import HAMMING
 from lancestat.presentation.site.text import NOTHING
+from lancestat.report.history import columns_of
 from lancestat.report.joins import JoinReport
 from lancestat.report.values import NodeReport, ProjectReport
 from lancestat.runs.result import PastRun, Status
+from lancestat.state.history import HistoryPoint
 from lancestat.tables.statistics.column_statistics import Histogram
 
 INTERVALS = 48
@@ -241,7 +243,7 @@ def distance_text(value: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """One figure of a join over its last runs; `words` say what it is now and was before.
+    """One figure of a node over runs; `words` say what it is now and was before.
 
     `values` belong to `times`, seconds since 1970, the newest last. `bound` is drawn as a line of
     its own. `path` draws the values in a box of `width` by `height`.
@@ -279,13 +281,80 @@ def join_history(report: JoinReport) -> tuple[LineChart, ...]:
     excluded = [figure.counts.excluded_right_rows for figure in figures]
     recalls = [figure.accuracy.recall for figure in figures]
     seconds = [run.result.elapsed_seconds for run in runs]
+    times = [run.ended_at for run in runs]
     charts = (
-        _chart("Unmatched left rows", "count", runs, unmatched, count),
-        _chart("Excluded right rows", "count", runs, excluded, count),
-        _chart("Recall", "share", runs, recalls, _share, report.spec.recall),
-        _chart("Time taken", "seconds", runs, seconds, duration),
+        _chart("Unmatched left rows", "count", times, unmatched, count),
+        _chart("Excluded right rows", "count", times, excluded, count),
+        _chart("Recall", "share", times, recalls, _share, report.spec.recall),
+        _chart("Time taken", "seconds", times, seconds, duration),
     )
     return tuple(chart for chart in charts if chart is not None)
+
+
+def table_trends(history: Sequence[HistoryPoint]) -> tuple[LineChart, ...]:
+    """Return what became of a table over its runs; `history` has the oldest first."""
+    times = [point.at for point in reversed(history)]
+
+    def values(name: str) -> list[float | None]:
+        return [point.figures.get(name) for point in reversed(history)]
+
+    charts = (
+        _chart("Rows", "count", times, values("rows"), count),
+        _chart("Size", "size", times, values("size_bytes"), size),
+        _chart("Bytes read by runs", "size", times, values("bytes_read"), size),
+        _chart("Time taken", "seconds", times, values("seconds"), duration),
+    )
+    return tuple(chart for chart in charts if chart is not None)
+
+
+# Of a column over runs: its key in the JSON of `show`, and a title.
+_OF_COLUMNS = (
+    ("null_count", "nulls"),
+    ("distinct_count", "distinct values"),
+    ("min", "least value"),
+    ("max", "greatest value"),
+    ("avg_len", "mean length"),
+)
+# A table may have hundreds of columns, and a project a thousand tables.
+_COLUMNS_DRAWN = 8
+
+
+def column_trends(history: Sequence[HistoryPoint]) -> Mapping[str, tuple[LineChart, ...]]:
+    """Return what became of a table's columns over its runs: the figures that changed.
+
+    They are those of up to 8 columns.
+    """
+    times = [point.at for point in reversed(history)]
+    newest_first = [columns_of(point) for point in reversed(history)]
+    trends: dict[str, tuple[LineChart, ...]] = {}
+    for name in newest_first[0] if newest_first else ():
+        charts = [
+            _chart(title, "number", times, values, number_text)
+            for key, title in _OF_COLUMNS
+            if len({*(values := [_number(of.get(name, {}).get(key)) for of in newest_first])}) > 1
+        ]
+        if known := tuple(chart for chart in charts if chart is not None):
+            trends[name] = known
+        if len(trends) == _COLUMNS_DRAWN:
+            break
+    return trends
+
+
+def _number(value: object) -> float | None:
+    """Return a figure or a bound that is a finite number, None for others, such as dates."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def sparkline(history: Sequence[HistoryPoint]) -> Markup | None:
+    """Return the rows of a table over its runs as an SVG path, None where there is one point."""
+    points = history[::-1]
+    rows = [point.figures.get("rows") for point in points]
+    chart = _chart("Rows", "count", [point.at for point in points], rows, count)
+    return None if chart is None else chart.path
 
 
 def _share(value: float) -> str:
@@ -295,14 +364,15 @@ def _share(value: float) -> str:
 def _chart(
     title: str,
     kind: str,
-    runs: Sequence[PastRun],
+    moments: Sequence[datetime],
     values: Sequence[float | None],
     text: Callable[..., str],
     bound: float | None = None,
 ) -> LineChart | None:
+    """Return the chart of a figure at some moments, the newest first."""
     known = [
-        (round(run.ended_at.timestamp()), value)
-        for run, value in zip(reversed(runs), reversed(values), strict=True)
+        (round(moment.timestamp()), value)
+        for moment, value in zip(reversed(moments), reversed(values), strict=True)
         if value is not None
     ]
     if len({moment for moment, _ in known}) < 2:

@@ -230,6 +230,8 @@ class Pages:
                 *(relation_tables(table.status.relations) if table.status else ()),
             ],
             history=charts.table_history(table.runs),
+            trends=charts.table_trends(table.history),
+            column_trends=charts.column_trends(table.history),
             fragments=table.fragments[:_FRAGMENTS_SHOWN],
         )
 
@@ -443,6 +445,7 @@ def _environment(sanitizer: PageSanitizer, live: Callable[[Context, str], Markup
     shown += [spoken, tone, total_read, verdict, versions]
     filters: dict[str, Callable[..., object]] = {function.__name__: function for function in shown}
     filters["chart"] = _chart
+    filters["sparkline"] = lambda table: charts.sparkline(table.history)
     filters["failure"] = NodeFailure.of
     filters["live"] = pass_context(lambda context, text: live(context, text))
     filters["verbatim"] = sanitizer.verbatim

@@ -158,6 +158,10 @@
     );
   };
 
+  const bytes = (count) => {
+    const power = count < 1 ? 0 : Math.min(4, Math.floor(Math.log10(count) / 3));
+    return `${number(Number((count / 1000 ** power).toPrecision(3)))} ${["B", "kB", "MB", "GB", "TB"][power]}`;
+  };
   const span = (seconds) => {
     const [length, unit] = seconds < 60 ? [1, "s"] : seconds < 3600 ? [60, "min"] : [3600, "h"];
     return `${number(Number((seconds / length).toPrecision(3)))} ${unit}`;
@@ -165,6 +169,8 @@
   // How far ticks of seconds are apart, so that minutes and hours are round.
   const SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 18000, 36000, 86400];
   const figures = {
+    number: { text: number, tick: number, range: (low, high) => (low < high ? [low - (high - low) / 10, high + (high - low) / 10] : [low - 1, high + 1]) },
+    size: { text: bytes, tick: bytes, range: (low, high) => [0, Math.max(1, high * 1.1)] },
     count: { text: number, tick: whole, range: (low, high) => [0, Math.max(1, high * 1.1)] },
     seconds: { steps: SECONDS, text: span, tick: span, range: (low, high) => [0, high > 0 ? high * 1.1 : 1] },
     share: {
