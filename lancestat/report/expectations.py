@@ -141,9 +141,9 @@ def other_tables(observed: Observed) -> OtherTable:
 
 
 def failed_checks(checks: Sequence[CheckResult]) -> list[Problem]:
-    """Return the expectations that are refuted."""
+    """Return the expectations that are refuted, and what monitors have found."""
     return [
-        problem(_HEALTH[check.severity], f"it is not as expected: {check.check}, {check.detail}")
+        problem(_HEALTH[check.severity], f"check {check.check}: {check.detail}")
         for check in checks
         if check.verdict is Verdict.REFUTED
     ]

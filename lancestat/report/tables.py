@@ -17,6 +17,7 @@ from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.fragments import load_groups
 from lancestat.report.expectations import checks_of, failed_checks, other_tables
+from lancestat.report.monitors import monitor_checks
 from lancestat.report.relations import refuted, relations_of
 from lancestat.report.values import (
     Health,
@@ -32,6 +33,8 @@ from lancestat.report.values import (
 from lancestat.runs.actions import STATE_LACKS
 from lancestat.runs.result import PastRun
 from lancestat.spec.model import Freshness, Node, Table, tables_of
+from lancestat.spec.monitors import Monitor, with_shared
+from lancestat.state.history import HistoryPoint
 from lancestat.state.values import PartialIndex, partial_key, table_identity
 from lancestat.tables.coverage import cover
 from lancestat.tables.expectations import CheckResult
@@ -234,9 +237,13 @@ class TableReporter(Reporter):
     """Makes reports of tables from an observed plan."""
 
     indexes: Mapping[str, PartialIndex] = MappingProxyType({})
+    histories: Mapping[str, Sequence[HistoryPoint]] = MappingProxyType({})
 
     def prepare(self, nodes: Sequence[Node]) -> None:
-        """Read the index of the partials of all tables among some nodes in one pass."""
+        """Read what the state has of all tables among some nodes in one pass."""
+        watched = [table for table in tables_of(nodes) if self._monitors(table)]
+        if watched:
+            self.histories = self.observed.state.history([table_identity(t.uri) for t in watched])
         if self.with_fragments:
             identities = frozenset(table_identity(table.uri) for table in tables_of(nodes))
             self.indexes = self.observed.state.partial_indexes(identities)
@@ -267,7 +274,10 @@ class TableReporter(Reporter):
         relations = relations_of(assessment, state, other)
         redactor = self.observed.spec.redactor
         status = table_status(assessment, self.now, covered, redactor, relations)
-        checks = checks_of(assessment, state, other)
+        checks = (
+            *checks_of(assessment, state, other),
+            *monitor_checks(self._monitors(table), self._history(table), assessment, self.now),
+        )
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
             *refused(status, assessment),
@@ -293,6 +303,12 @@ class TableReporter(Reporter):
             checks=checks,
             runs=runs,
         )
+
+    def _monitors(self, table: Table) -> tuple[Monitor, ...]:
+        return with_shared(table.monitors, self.observed.spec.monitors)
+
+    def _history(self, table: Table) -> Sequence[HistoryPoint]:
+        return self.histories.get(table_identity(table.uri), ())
 
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observed.spec.options.of(snapshot.uri)

@@ -43,6 +43,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Target,
 )
+from lancestat.spec.monitors import Monitor
 from lancestat.spec.redaction import named
 
 # `redact_line` does not shorten a text of so many characters.
@@ -465,6 +466,8 @@ def _json(value: Any) -> Any:
             return _members(value)
         case Expectation(check=check):
             return {check.name: _members(check)}
+        case Monitor(watched=watched):
+            return {watched.name: _members(watched)}
     return value
 
 

@@ -63,6 +63,13 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
+from lancestat.spec.monitors import (
+    MONITORS,
+    WATCHED,
+    ColumnAnomalies,
+    Monitor,
+    monitor_objections,
+)
 from lancestat.spec.names import Item, Namespace, render
 from lancestat.spec.redaction import named
 from lancestat.spec.relations import CommonValues, Reference, relation_objections, width_objection
@@ -109,6 +116,8 @@ class Builder:
         names = ("groups", "keys", "references", "common_values")
         for message, steps in relation_objections(*(values[name] for name in names)):
             self.errors.append(item.error(WrongValue, message, *steps))
+        if values["monitors"]:
+            values["monitors"] = self.monitors(item, "monitors")
         for message, steps in expectation_objections(values["expect"]):
             self.errors.append(item.error(WrongValue, message, "expect", *steps))
         places = {
@@ -166,6 +175,13 @@ class Builder:
             message = "the state is in no folder of this machine, so 'listen' has to name one"
             self.errors.append(item.error(WrongValue, message, "listen"))
         return target
+
+    def monitors(self, item: Item, *steps: str) -> tuple[Monitor, ...]:
+        """Return the monitors in the list at `steps` of an item."""
+        monitors: tuple[Monitor, ...] = self._read(MONITORS, item, *steps)
+        for message, index in monitor_objections(monitors):
+            self.errors.append(item.error(WrongValue, message, *steps, index))
+        return monitors
 
     def hooks(self, item: Item) -> Hooks:
         """Return the hooks of a project, whose key `hooks` is the item."""
@@ -248,7 +264,12 @@ class Builder:
             if isinstance(values["check"], tuple):
                 values["check"] = Unique(columns=values["check"])
             return Expectation(**values, location=item.at(*at))
-        if resource in CHECKS:
+        if resource is Monitor:
+            watched = self._values(Monitor, item, *at)["watched"]
+            if isinstance(watched, tuple):
+                watched = ColumnAnomalies(columns=watched)
+            return Monitor(watched=watched, location=item.at(*at))
+        if resource in CHECKS or resource in WATCHED:
             return resource(**self._values(resource, item, *at))
         if resource is Hook:
             hook = Hook(**self._values(Hook, item, *at), location=item.at(*at))
@@ -269,6 +290,8 @@ class Builder:
             values["policy"] = self._policy(item, values["policy"], *steps, "policy")
             for message, path in relation_objections(common=values["common_values"]):
                 self.errors.append(item.error(WrongValue, message, *steps, *path))
+            if values["monitors"]:
+                values["monitors"] = self.monitors(item, *steps, "monitors")
             return SourceDefaults(**values)
         if resource is Catalog:
             if values["impl"] == "dir" and "root" in values["properties"]:

@@ -52,6 +52,7 @@ from lancestat.spec.model import (
     Target,
     remote_secrets,
 )
+from lancestat.spec.monitors import Monitor
 from lancestat.spec.names import Item, Namespace, Rendering
 from lancestat.spec.redaction import excerpts, hidden_locations
 from lancestat.spec.schema import PROJECT_FILE, PROJECT_SCHEMA, SPECS_SCHEMA, keywords
@@ -121,6 +122,7 @@ def load_project(
         redactor,
         sources=sources,
         hooks=header.hooks,
+        monitors=header.monitors,
     )
 
 
@@ -191,6 +193,7 @@ class _Header:
     scope: TemplateScope = field(default_factory=TemplateScope)
     target: Target = field(default_factory=lambda: Target("", ""))
     hooks: Hooks = NO_HOOKS
+    monitors: tuple[Monitor, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     def read(self) -> None:
@@ -217,6 +220,11 @@ class _Header:
         builder = Builder(self.root, self.errors)
         self.target = builder.target(item, target)
         self.origins = item.origins_below()
+        if "monitors" in self.value:
+            watched = self.value["monitors"]
+            self.monitors = builder.monitors(
+                Item(document, ("monitors",), watched, {}, self.rendering.origins)
+            )
         if unset:
             self.hooks = Hooks(errors=tuple(failures[path] for path in unset))
         elif "hooks" in self.value:
@@ -304,7 +312,7 @@ class _Header:
         origin = None if self.asked else origin
         self.scope = replace(self.scope, target=target or "", target_origin=origin)
         self._render_vars()
-        for key in ("name", "description", "spec_paths", "hooks"):
+        for key in ("name", "description", "spec_paths", "hooks", "monitors"):
             self._render_key(key)
         targets = _mapping(value, "targets")
         if target is not None and target in targets:

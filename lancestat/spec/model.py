@@ -49,6 +49,7 @@ from lancestat.spec.declaration import (
 from lancestat.spec.hooks import NO_HOOKS, Hooks
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
+from lancestat.spec.monitors import MONITORS, Monitor
 from lancestat.spec.relations import CommonValues as CommonValues
 from lancestat.spec.relations import Reference as Reference
 from lancestat.spec.source import Source as Source
@@ -256,6 +257,11 @@ class ProjectFile:
         "Functions and webhooks that runs call: `run`, `retry` and `ANALYZE TABLE`.",
         default_factory=Hooks,
     )
+    monitors: tuple[Monitor, ...] = key(
+        MONITORS,
+        "Monitors of all tables, but for those that a table declares itself.",
+        default=(),
+    )
     targets: Mapping[str, Target] = key(
         ByName(
             title="a mapping of targets",
@@ -360,6 +366,7 @@ class ProjectSpec:
     sources: tuple[Source, ...] = ()
     source_notes: tuple[str, ...] = ()
     hooks: Hooks = NO_HOOKS
+    monitors: tuple[Monitor, ...] = ()
 
     def __post_init__(self) -> None:
         target = self.target

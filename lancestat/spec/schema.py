@@ -27,6 +27,7 @@ from lancestat.spec.declaration import (
 from lancestat.spec.expectations import Expectation
 from lancestat.spec.hooks import Hook
 from lancestat.spec.model import RESOURCES, KnnSide, ProjectFile, SpecFile, Target
+from lancestat.spec.monitors import Monitor
 
 PROJECT_SCHEMA = "lancestat_project.schema.json"
 SPECS_SCHEMA = "lancestat_specs.schema.json"
@@ -157,6 +158,10 @@ class _Writer:
         merged: Schema = {"type": [part["type"] for part in parts]}
         for part in parts:
             merged |= {name: value for name, value in part.items() if name not in _HEAD}
+        if "oneOf" in merged:
+            # The choice is one of keys, and `required` holds for whatever is no mapping.
+            options = ({"type": "object", **option} for option in merged["oneOf"])
+            merged["oneOf"] = [*options, {"not": {"type": "object"}}]
         return merged
 
 
@@ -308,6 +313,7 @@ def reference() -> str:
         "A spec file": SpecFile,
         **{f"A {_noun(resource)}: one of `{key}`": resource for key, resource in RESOURCES.items()},
         "An expectation: one of `expect` of a table": Expectation,
+        "A monitor: one of `monitors` of a table or the project": Monitor,
         "A side of a KNN join: `left` or `right`": KnnSide,
     }
     return "\n".join([_PAGE, *(_section(title, resource) for title, resource in sections.items())])

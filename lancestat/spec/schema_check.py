@@ -39,6 +39,7 @@ def check(
     failed has none.
     """
     seen: set[tuple[KeyPath, str]] = set()
+    silent, is_said = False, bool(rendering.failures)
     for error in _validator(schema_name).iter_errors(document.value):
         violation = SchemaViolation.of(error)
         # The validator repeats itself: `required`, for one, once for each key that is missing.
@@ -46,7 +47,9 @@ def check(
         if about not in seen and violation.path not in rendering.failures:
             seen.add(about)
             errors = [*violation.errors(document, rendering.origins)]
+            silent, is_said = silent or not errors, is_said or bool(errors)
             yield from ((violation.path, error) for error in errors or (None,))
+    assert is_said or not silent, "what a schema refuses has an error"
 
 
 @cache
@@ -188,7 +191,7 @@ class SchemaViolation:
 
     def _choice(self) -> str | None:
         """Return what a choice must have, None where an error of a misspelled key says it."""
-        choices = [key for option in self.expected for key in option["required"]]
+        choices = [key for option in self.expected for key in option.get("required", ())]
         if not self._misspelled().isdisjoint(choices):
             return None
         given = " and ".join(f"'{key}'" for key in choices if key in self.value) or "none"

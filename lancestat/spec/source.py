@@ -28,6 +28,7 @@ from lancestat.spec.declaration import (
     keys,
     resource,
 )
+from lancestat.spec.monitors import Monitor
 from lancestat.spec.names import PUNCTUATION, is_name, render
 from lancestat.spec.relations import CommonValues
 from lancestat.spec.table import ColumnSelection, Freshness, NodeKind, Policy, Publish, Table
@@ -74,6 +75,7 @@ class SourceDefaults:
     histogram: bool = _as_of_tables("histogram")
     common_values: CommonValues | None = _as_of_tables("common_values")
     freshness: Freshness | None = _as_of_tables("freshness")
+    monitors: tuple[Monitor, ...] = _as_of_tables("monitors")
     show_values: bool = _as_of_tables("show_values")
 
     declares: ClassVar[Resource] = Resource(
@@ -191,6 +193,7 @@ class Source:
             histogram=given.histogram,
             common_values=given.common_values,
             freshness=given.freshness,
+            monitors=given.monitors,
             show_values=given.show_values,
             source=self.label,
         )

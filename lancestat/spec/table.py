@@ -55,6 +55,7 @@ from lancestat.spec.expectations import (
     canonical_expectations,
     expectations_text,
 )
+from lancestat.spec.monitors import MONITORS, Monitor, monitors_text
 from lancestat.spec.relations import (
     COMMON_VALUES,
     GROUPS,
@@ -432,6 +433,14 @@ class Table:
         role=CHECK,
         words=expectations_text,
         canonical=canonical_expectations,
+        default=(),
+    )
+    monitors: tuple[Monitor, ...] = key(
+        MONITORS,
+        "What is watched for values unlike those of the past, beside the project's 'monitors'. "
+        "'lancestat check' and 'lancestat status' tell of anomalies. It does not affect runs.",
+        role=CHECK,
+        words=monitors_text,
         default=(),
     )
     show_values: bool = key(

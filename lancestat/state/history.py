@@ -37,10 +37,11 @@ class HistoryPoint:
     figures: Mapping[str, Any]
 
 
-_NEWEST = 48
+NEWEST_KEPT = 48
+"""How many of the newest points of a node are kept, whatever lies between them."""
 # How many rows of older ones are kept, one for each span of time.
 _TIERS = ((60, timedelta(days=1)), (52, timedelta(days=7)), (36, timedelta(days=28)))
-MOST_POINTS = _NEWEST + sum(number for number, _ in _TIERS)
+MOST_POINTS = NEWEST_KEPT + sum(number for number, _ in _TIERS)
 # Rows are dropped several at a time, so that most runs leave the dataset alone.
 _SHARE_TOLERATED = 0.05
 _DROPPED_AT_ONCE = 32
@@ -138,7 +139,7 @@ def past_history_ids(dataset: LanceDataset) -> list[int]:
 
 def _past(points: list[tuple[int, datetime]]) -> list[int]:
     """Return the ids of those points of a node that are not kept; newest come first."""
-    rest = points[_NEWEST:]
+    rest = points[NEWEST_KEPT:]
     past: list[int] = []
     for number, span in _TIERS:
         kept: set[int] = set()

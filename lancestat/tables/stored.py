@@ -77,6 +77,10 @@ def decode_record(stored: str) -> TableRecord:
     return codec.decode(stored, TableRecord)
 
 
+SCHEMA_DIGITS = 16
+"""How much of the hash of a schema the history keeps."""
+
+
 def history_figures(record: TableRecord) -> dict[str, object]:
     """Return what the history of a table keeps of a record: texts of strings are in none.
 
@@ -87,6 +91,7 @@ def history_figures(record: TableRecord) -> dict[str, object]:
         "rows": record.rows,
         "fragments": record.fragments,
         "size_bytes": record.size_bytes or None,
+        "schema": record.schema_hash[:SCHEMA_DIGITS],
         "columns": {**column_figures(record.values), **column_figures(record.kept)},
     }
 

@@ -38,6 +38,7 @@ git switch --quiet --create change && sed -i 's/columns: all/columns: [order_id]
 """,
     "docs/how-to/expectations.md": STARTER,
     "docs/how-to/knn-joins.md": f"{STARTER} && mv specs/knn_joins.yml.example specs/knn_joins.yml",
+    "docs/how-to/monitors.md": STARTER,
     "docs/how-to/operations.md": STARTER,
     "docs/how-to/spark.md": TPCH,
     # The environment is that of the tests, so there is nothing to activate.

@@ -197,7 +197,7 @@ def test_the_exit_code_is_that_of_what_is_refuted(command: Command, tmp_path: Pa
         [node] = json.loads(status.stdout)["nodes"]
         assert node["status"] == health
         assert node["problems"] == [
-            "It is not as expected: max_null_share(status), 20 of 60 rows have a null (33.3 %)."
+            "Check max_null_share(status): 20 of 60 rows have a null (33.3 %)."
         ]
         del check["node"]
         assert node["checks"] == [check]

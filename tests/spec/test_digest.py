@@ -159,6 +159,7 @@ def test_every_field_of_the_model_is_tested() -> None:
         "owner",
         "freshness",
         "expect",
+        "monitors",
         "show_values",
     }
     remarks |= {

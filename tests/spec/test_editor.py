@@ -26,6 +26,14 @@ EXAMPLES = [
 ]
 TEMPLATE = "{{ var('anything') }}"
 
+MONITORS: list[Any] = [
+    "volume_anomalies",
+    {"freshness_anomalies": {"anomaly_sensitivity": 4, "training_period": "60d"}},
+    {"column_anomalies": ["a"]},
+    {"column_anomalies": {"columns": ["a"], "severity": "error"}},
+    {"schema_changes": {"severity": "error"}},
+    {"volume_anomalies": {}},
+]
 SPECS: dict[str, Any] = {
     "tables": [
         {
@@ -56,6 +64,7 @@ SPECS: dict[str, Any] = {
                 {"distinct_between": {"column": "c", "max": 3}},
                 {"references": {"columns": ["a"], "table": "orders", "to": ["b"]}},
             ],
+            "monitors": MONITORS,
             "show_values": False,
         },
         {"name": "b", "uri": "b.lance", "columns": "all", "policy": "p"},
@@ -124,6 +133,7 @@ PROJECT: dict[str, Any] = {
     "spec_paths": ["specs"],
     "vars": {"a": 1, "b": "x"},
     "default_target": "dev",
+    "monitors": MONITORS,
     "hooks": {
         "on_run_start": [{"call": "m:f"}],
         "on_run_end": [{"webhook": "https://x.example", "secret": "s", "when": "always"}],

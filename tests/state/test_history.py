@@ -68,7 +68,7 @@ def test_old_points_are_thinned(state: LanceState) -> None:
 def test_nodes_are_thinned_each_by_itself(
     state: LanceState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_NEWEST", 2)
+    monkeypatch.setattr(module, "NEWEST_KEPT", 2)
     monkeypatch.setattr(module, "_TIERS", ((1, timedelta(days=1)),))
     monkeypatch.setattr(module, "_DROPPED_AT_ONCE", 1)
     for key in ("t", "u"):
