@@ -227,8 +227,11 @@ class JoinRunner:
                 groups=outcome.groups,
             ),
         )
+        pins = (table.pin for side in (done.work.left, done.work.right) for table in side.tables)
+        versions = {pin.uri: pin.version for pin in pins}
         record = self._join_record(done, outcome)
-        return NodeEnded(result, stored_record(record), history_figures(record))
+        found = history_figures(record)
+        return NodeEnded(result, stored_record(record), found, versions=versions)
 
     def _with_place(self, action: JoinAction) -> JoinAction:
         """The action with the location of its result, which a catalog chooses for a new table."""

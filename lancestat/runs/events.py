@@ -17,6 +17,7 @@ from lancestat.formats import format_instant
 
 if TYPE_CHECKING:
     from lancestat.runs.actions import StageProgress
+    from lancestat.runs.node import NodeEnded
     from lancestat.runs.result import NodeResult, RunResult
 
 __all__ = [
@@ -140,9 +141,10 @@ class FragmentsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class NodeFinished(Event):
-    """A node ended, well or not."""
+    """A node ended, well or not. `ended` is for lancestat itself: what the run keeps of the node."""
 
     result: NodeResult
+    ended: NodeEnded | None = field(default=None, repr=False)
 
     name = "node_finished"
 

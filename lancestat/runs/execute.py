@@ -361,7 +361,7 @@ class Scheduler:
                 running += len(ready)
                 finished = done.get().result()
                 running -= 1
-                self.context.events.emit(NodeFinished(finished))
+                self.context.events.emit(NodeFinished(finished, self.ended[finished.name]))
         except BaseException as error:
             self.is_interrupted = isinstance(error, KeyboardInterrupt)
             self.is_stopped = True

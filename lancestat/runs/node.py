@@ -71,14 +71,15 @@ class NodePlanner(Protocol[N_contra]):
 class NodeEnded:
     """The outcome of a node, and the record of it for the state.
 
-    `live` has by dataset the fingerprints of the version that was read, `history` what is kept
-    of the node for its history: JSON.
+    `live` has by dataset the fingerprints of the version that was read, and `versions` by URI that
+    of each Lance dataset. `history` is what is kept of the node for its history: JSON.
     """
 
     result: NodeResult
     record: StoredRecord | None = None
     history: Mapping[str, object] = field(default_factory=dict)
     live: Mapping[str, frozenset[Fingerprint]] = field(default_factory=dict)
+    versions: Mapping[str, int] = field(default_factory=dict)
 
 
 class NodeRunner(Protocol):

@@ -442,9 +442,10 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
         _table_result(result, action.figures),
         version_published=landed if landed != action.table.version else None,
     )
-    live = {action.table.identity: action.table.live}
+    table = action.table
+    live, versions = {table.identity: table.live}, {table.uri: table.version}
     found = {**history_figures(done.record), "bytes_read": action.figures.bytes_scanned}
-    return NodeEnded(result, stored_record(done.record), found, live)
+    return NodeEnded(result, stored_record(done.record), found, live, versions)
 
 
 def _table_result(result: NodeResult, figures: Figures) -> NodeResult:

@@ -355,6 +355,11 @@ class SideSource:
     keys: tuple[str, ...] = ()
     content: RightContent | None = None
 
+    @property
+    def tables(self) -> tuple[PinnedTable, ...]:
+        """The Lance datasets that are read."""
+        return self.views if self.table is None else (self.table,)
+
     def of_fragments(self, ids: frozenset[int]) -> SideSource:
         assert self.table is not None
         some = tuple(fragment for fragment in self.table.fragments if fragment.id in ids)
