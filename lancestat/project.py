@@ -832,6 +832,11 @@ class Project:
             from lancestat.pipelines.hooks import HookCaller
 
             listeners.append(HookCaller(self.spec))
+        from lancestat.pipelines.lineage import lineage_listener
+
+        lineage = lineage_listener(self.spec)
+        if lineage is not None:
+            listeners.append(lineage)
         observer = self._observer(session)
         execute = partial(
             execute_plan,

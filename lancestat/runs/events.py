@@ -141,7 +141,7 @@ class FragmentsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class NodeFinished(Event):
-    """A node ended, well or not. `ended` is for lancestat itself: what the run keeps of the node."""
+    """A node ended, well or not. `ended` is what the run keeps of it, for lancestat itself."""
 
     result: NodeResult
     ended: NodeEnded | None = field(default=None, repr=False)

@@ -1,0 +1,179 @@
+"""Sends what happens in runs to OpenLineage, where its client is installed and configured.
+
+The client's own settings alone decide: its environment variables and `openlineage.yml`. Without
+them nothing of it is imported. A thread makes and sends the events, so that no node waits for a
+server. Whatever becomes of them, the run goes on: what is not sent is one warning.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lancestat.redact import redact_line
+from lancestat.runs.events import (
+    Event,
+    FragmentsRead,
+    Listener,
+    NodeFinished,
+    NodeStarted,
+    RunFinished,
+    RunStarted,
+)
+from lancestat.spec.model import ProjectSpec
+from lancestat.version import __version__
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+
+_log = logging.getLogger("lancestat.lineage")
+
+TOTAL_SECONDS = 30.0
+"""A run that has ended waits no longer for its events to be sent."""
+
+PRODUCER = f"pkg:pypi/lancestat@{__version__}"
+"""What names lancestat in events: its package URL."""
+
+FACET = "lancestat_columnStatistics"
+FACET_SCHEMA = "column_statistics_facet.schema.json"
+SCHEMA_URL = f"{PRODUCER}#lancestat/schemas/{FACET_SCHEMA}"
+"""The schema of the facet, as a file of the package."""
+
+_VARIABLES = (
+    "OPENLINEAGE_URL",
+    "OPENLINEAGE_CONFIG",
+    "OPENLINEAGE__TRANSPORT",
+    "OPENLINEAGE__TRANSPORT__TYPE",
+)
+_FILES = (Path("openlineage.yml"), Path("~/.openlineage/openlineage.yml"))
+
+
+class ColumnFacet(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """What the facets of OpenLineage do not hold of a column.
+
+    `type` is Spark's. `min` and `max` are bounds that are no numbers, in Spark's spelling; those of
+    strings are cut. Lengths of strings count characters, others bytes.
+    """
+
+    type: str | None = None
+    min: str | None = None
+    max: str | None = None
+    average_length: int | None = None
+    maximum_length: int | None = None
+
+
+class ColumnStatisticsFacet(msgspec.Struct, omit_defaults=True):
+    """The facet `lancestat_columnStatistics` of a dataset: statistics of one version, by column."""
+
+    producer: str = msgspec.field(name="_producer")
+    schema_url: str = msgspec.field(name="_schemaURL")
+    version: int
+    columns: dict[str, ColumnFacet]
+
+
+def lineage_listener(spec: ProjectSpec) -> Listener | None:
+    """Return what sends the events of one run to OpenLineage, None where that is not configured."""
+    if os.environ.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+        return None
+    is_configured = any(map(os.environ.get, _VARIABLES)) or any(
+        file.expanduser().is_file() for file in _FILES
+    )
+    return Lineage(spec) if is_configured else None
+
+
+class Lineage:
+    """Listens to the events of one run, and sends them on as those of OpenLineage."""
+
+    def __init__(self, spec: ProjectSpec) -> None:
+        self._spec = spec
+        self._waiting: SimpleQueue[Event | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._send_all, name="lineage", daemon=True)
+        self._has_ended = threading.Event()
+        self._problem: str | None = None
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._waiting.put(event)
+                self._thread.start()
+            case NodeStarted() | FragmentsRead() | NodeFinished():
+                self._waiting.put(event)
+            case RunFinished():
+                self._waiting.put(event)
+                self._waiting.put(None)
+                self._has_ended.set()
+                self._wait()
+
+    def _wait(self) -> None:
+        """Wait for the last event to be sent, and warn if any was not."""
+        self._thread.join(TOTAL_SECONDS)
+        if self._thread.is_alive():
+            self._problem = f"it does not answer within {TOTAL_SECONDS:.0f} s"
+        if self._problem is not None:
+            _log.warning("OpenLineage did not get all events of the run: %s", self._problem)
+
+    def _send_all(self) -> None:
+        try:
+            client = _client()
+            # It imports the client.
+            from lancestat.pipelines.openlineage import RunEvents
+
+            events = RunEvents(self._spec)
+        except ImportError:
+            self._problem = "its client is not installed: pip install 'lancestat[openlineage]'"
+            return
+        except Exception as error:
+            self._problem = _words(error)
+            return
+        for event in iter(self._waiting.get, None):
+            try:
+                for made in events.of(event):
+                    client.emit(made)
+            except Exception as error:
+                self._problem = _words(error)
+                if self._has_ended.is_set():
+                    # Others would fail as well, and the run waits.
+                    return
+        if not client.close(TOTAL_SECONDS):
+            self._problem = "some were not sent when the run ended"
+
+
+def _client() -> OpenLineageClient:
+    from openlineage.client import OpenLineageClient
+
+    # Without a handler of the program, what they warn of would be printed beside the one warning.
+    for library in ("openlineage", "urllib3"):
+        logging.getLogger(library).addHandler(logging.NullHandler())
+    client = OpenLineageClient()
+    if client.transport.kind == "console" and not (client.config.transport or {}).get("type"):
+        raise ValueError("no transport is configured")
+    return client
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {redact_line(str(error))}"
+
+
+def generated_files() -> dict[str, str]:
+    """Return the text of the schema of the facet, by its path in a checkout."""
+    body: dict[str, Any] = msgspec.json.schema(ColumnStatisticsFacet)
+    definitions = body.pop("$defs")
+    whole = definitions.pop(ColumnStatisticsFacet.__name__)
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": FACET_SCHEMA,
+    }
+    text = json.dumps({**head, **whole, "$defs": definitions}, indent=2)
+    return {f"schemas/{FACET_SCHEMA}": f"{text}\n"}
+
+
+if __name__ == "__main__":
+    for path, text in generated_files().items():
+        Path(__file__).parents[2].joinpath(path).write_text(text, encoding="utf-8")
