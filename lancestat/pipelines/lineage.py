@@ -32,6 +32,7 @@ from lancestat.version import __version__
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
+    from openlineage.client.event_v2 import RunEvent
 
 _log = logging.getLogger("lancestat.lineage")
 
@@ -70,11 +71,10 @@ class ColumnFacet(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ColumnStatisticsFacet(msgspec.Struct, omit_defaults=True):
-    """The facet `lancestat_columnStatistics` of a dataset: statistics of one version, by column."""
+    """The facet `lancestat_columnStatistics` of a dataset: statistics by column."""
 
     producer: str = msgspec.field(name="_producer")
     schema_url: str = msgspec.field(name="_schemaURL")
-    version: int
     columns: dict[str, ColumnFacet]
 
 
@@ -106,9 +106,9 @@ class Lineage:
             case NodeStarted() | FragmentsRead() | NodeFinished():
                 self._waiting.put(event)
             case RunFinished():
+                self._has_ended.set()
                 self._waiting.put(event)
                 self._waiting.put(None)
-                self._has_ended.set()
                 self._wait()
 
     def _wait(self) -> None:
@@ -121,40 +121,43 @@ class Lineage:
 
     def _send_all(self) -> None:
         try:
-            client = _client()
-            # It imports the client.
-            from lancestat.pipelines.openlineage import RunEvents
+            from openlineage.client import OpenLineageClient
 
-            events = RunEvents(self._spec)
+            from lancestat.pipelines.openlineage import RunEvents
         except ImportError:
-            self._problem = "its client is not installed: pip install 'lancestat[openlineage]'"
+            self._problem = "its client is missing or too old, pip install 'lancestat[openlineage]'"
             return
+        # Without a handler of the program, what they log would be printed beside the one warning.
+        for library in ("openlineage", "urllib3"):
+            logging.getLogger(library).addHandler(logging.NullHandler())
+        try:
+            client, events = OpenLineageClient(), RunEvents(self._spec)
+            if client.transport.kind == "console" and not (client.config.transport or {}).get(
+                "type"
+            ):
+                raise ValueError("no transport is configured")
         except Exception as error:
             self._problem = _words(error)
             return
         for event in iter(self._waiting.get, None):
             try:
                 for made in events.of(event):
-                    client.emit(made)
+                    if not self._is_sent(client, made) and self._has_ended.is_set():
+                        # Nobody answers there, and the run waits.
+                        return
             except Exception as error:
                 self._problem = _words(error)
-                if self._has_ended.is_set():
-                    # Others would fail as well, and the run waits.
-                    return
         if not client.close(TOTAL_SECONDS):
             self._problem = "some were not sent when the run ended"
 
-
-def _client() -> OpenLineageClient:
-    from openlineage.client import OpenLineageClient
-
-    # Without a handler of the program, what they warn of would be printed beside the one warning.
-    for library in ("openlineage", "urllib3"):
-        logging.getLogger(library).addHandler(logging.NullHandler())
-    client = OpenLineageClient()
-    if client.transport.kind == "console" and not (client.config.transport or {}).get("type"):
-        raise ValueError("no transport is configured")
-    return client
+    def _is_sent(self, client: OpenLineageClient, event: RunEvent) -> bool:
+        """Send an event, and return whether there was an answer, if only that it is refused."""
+        try:
+            client.emit(event)
+        except Exception as error:
+            self._problem = _words(error)
+            return getattr(error, "response", None) is not None
+        return True
 
 
 def _words(error: Exception) -> str:

@@ -452,6 +452,7 @@ def _figures(assessment: TableAssessment, status: TableStatus) -> dict[str, dict
             "nullCount": nulls,
             "distinctCount": column.distinct,
             "count": None if nulls is None else max(0, status.rows - nulls),
+            "quantiles": None,
         }
         type = assessment.types.get(name)
         number = _NUMBERS.get(type.kind) if type else None
@@ -501,7 +502,7 @@ def _column_facet(assessment: TableAssessment, status: TableStatus) -> DatasetFa
             average_length=column.average_length,
             maximum_length=column.maximum_length,
         )
-    facet = ColumnStatisticsFacet(PRODUCER, SCHEMA_URL, status.version, columns)
+    facet = ColumnStatisticsFacet(PRODUCER, SCHEMA_URL, columns)
     # The client writes mappings as they are.
     return cast(DatasetFacet, msgspec.to_builtins(facet))
 
@@ -538,7 +539,7 @@ def _column_lineage(
         how = module.Transformation(type, subtype)
         return [
             module.InputField(dataset.namespace, dataset.name, column, [how])
-            for side, column in columns
+            for side, column in dict.fromkeys(columns)
             for dataset in sides[side][1][:1]
             if sides[side][0].sql is None
         ]
