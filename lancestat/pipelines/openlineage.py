@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -168,7 +168,7 @@ class RunEvents:
     def __init__(self, spec: ProjectSpec) -> None:
         self._spec = spec
         namespace = os.environ.get("OPENLINEAGE_NAMESPACE") or NAMESPACE
-        self._run = _RunName(namespace, f"lancestat-run-{spec.name}", _new_id())
+        self._run = _RunName(namespace, self._shown(f"lancestat-run-{spec.name}"), _new_id())
         self._parent = _RunName.of_environment("OPENLINEAGE_PARENT_ID")
         root = _RunName.of_environment("OPENLINEAGE_ROOT_PARENT_ID")
         self._root = root or self._parent or self._run
@@ -205,11 +205,11 @@ class RunEvents:
         if result.failures:
             names = ", ".join(failure.node for failure in result.failures)
             total = count(len(result.nodes), "node")
-            error = f"{len(result.failures)} of {total} failed: {names}"
+            error = self._shown(f"{len(result.failures)} of {total} failed: {names}")
         return self._of_run(_ENDS.get(result.status, RunState.ABORT), at, error)
 
     def _node_started(self, name: str, kind: str, at: datetime) -> RunEvent:
-        job = unique_id(self._spec.name, kind, name)
+        job = self._shown(unique_id(self._spec.name, kind, name))
         run = self._started[name] = _RunName(self._run.namespace, job, _new_id())
         facets: dict[str, RunFacet] = {"parent": self._run.as_parent(self._root)}
         return self._event(RunState.START, at, run, kind.upper(), facets, *self._datasets(name))
@@ -246,27 +246,15 @@ class RunEvents:
             eventTime=format_instant(at),
             run=Run(run.id, facets),
             job=Job(run.namespace, run.job, {"jobType": type}),
-            inputs=[*inputs],
-            outputs=[*outputs],
+            inputs=_mapped([*inputs], self._shown),
+            outputs=_mapped([*outputs], self._shown),
         )
-        self._show(event)
+        _mapped(event)
         return event
 
-    def _show(self, value: Any) -> Any:
-        """Return a value of an event as the public may see it; objects are changed in place."""
-        if isinstance(value, str):
-            return self._spec.redactor.text(value, Audience.PUBLIC)
-        if isinstance(value, dict):
-            return {key: self._show(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._show(item) for item in value]
-        if attr.has(type(value)):
-            for name in (attribute.name for attribute in attr.fields(type(value))):
-                if name in ("producer", "_producer"):
-                    setattr(value, name, PRODUCER)
-                elif name not in ("schemaURL", "_schemaURL"):
-                    setattr(value, name, self._show(getattr(value, name)))
-        return value
+    def _shown(self, text: str) -> str:
+        """Return a text as the public may see it."""
+        return self._spec.redactor.text(text, Audience.PUBLIC)
 
     def _datasets(
         self, name: str, result: NodeResult | None = None, ended: NodeEnded | None = None
@@ -413,6 +401,26 @@ class RunEvents:
 
 def _new_id() -> str:
     return str(generate_new_uuid())
+
+
+def _mapped(value: Any, text: Callable[[str], str] = str) -> Any:
+    """Return a value of an event with other texts, and with lancestat as its producer.
+
+    Objects are changed in place, and keys stay.
+    """
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, text) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mapped(item, text) for item in value]
+    if attr.has(type(value)):
+        for name in (attribute.name for attribute in attr.fields(type(value))):
+            if name in ("producer", "_producer"):
+                setattr(value, name, PRODUCER)
+            elif name not in ("schemaURL", "_schemaURL"):
+                setattr(value, name, _mapped(getattr(value, name), text))
+    return value
 
 
 def _spark_version() -> str:

@@ -211,6 +211,24 @@ def test_the_run_that_started_it_is_its_parent(sent: Path) -> None:
     assert (node["root"]["run"]["runId"], node["root"]["job"]["name"]) == (root, "daily")
 
 
+def test_names_of_jobs_stay_where_the_project_reads_the_same_value(
+    sent: Path, tmp_path: Path
+) -> None:
+    table = {"name": "here", "uri": "{{ env_var('FOLDER') }}/here.lance"}
+    (tmp_path / "production").mkdir()
+    (tmp_path / "here.lance").rename(tmp_path / "production" / "here.lance")
+    os.environ.update({"FOLDER": "production", "OPENLINEAGE_NAMESPACE": "production"})
+    write_project(tmp_path, table)
+    os.environ["OPENLINEAGE_PARENT_ID"] = f"production/daily/{RUN_ID}"
+    assert invoke("run").exit_code == 0
+    events = events_of(sent)
+    assert {event["job"]["namespace"] for event in events} == {"production"}
+    parent = ended(events, "lancestat-run-shop")["run"]["facets"]["parent"]
+    assert parent["job"]["namespace"] == "production"
+    [dataset] = ended(events, "table.shop.here")["inputs"]
+    assert dataset["name"].endswith("{{ env_var('FOLDER') }}/here.lance")
+
+
 @pytest.mark.parametrize("text", ["airflow", "airflow/daily/17", f"a/b/c/{RUN_ID}"])
 def test_a_parent_that_cannot_be_read_is_a_warning(sent: Path, text: str) -> None:
     os.environ["OPENLINEAGE_PARENT_ID"] = text
