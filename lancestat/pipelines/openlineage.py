@@ -44,7 +44,6 @@ from openlineage.client.uuid import generate_new_uuid
 from lancestat.errors import LancestatError
 from lancestat.formats import count, format_instant
 from lancestat.joins.action import join_figures
-from lancestat.joins.record import JoinRecord
 from lancestat.joins.record import decode_record as decode_join
 from lancestat.joins.search.work import Scope, output_names
 from lancestat.lake.files import local_path
@@ -268,13 +267,16 @@ class RunEvents:
         if node is None or is_source(node):
             return [], []
         self._locate(node)
-        if isinstance(node, Table):
-            return self._of_table(node, result, record), []
-        if result is None or ended is None or record is None:
-            inputs = [dataset.as_input() for side in self._sides(node) for dataset in side]
-            output = self._dataset(node.output_uri, node.output_format)
-            return _unique(inputs), [output.as_output()] if output else []
-        return self._of_result(node, result, record, ended.versions)
+        match node:
+            case Table():
+                return self._of_table(node, result, record), []
+            case KnnJoin() if result is not None and ended is not None and record is not None:
+                return self._of_result(node, result, record, ended.versions)
+            case KnnJoin():
+                inputs = [dataset.as_input() for side in self._sides(node) for dataset in side]
+                output = self._dataset(node.output_uri, node.output_format)
+                return _unique(inputs), [output.as_output()] if output else []
+        return [], []
 
     def _of_table(
         self, table: Table, result: NodeResult | None, record: str | None
@@ -311,13 +313,10 @@ class RunEvents:
         rows = (figures.counts.left_rows, figures.counts.right_rows)
         inputs = []
         for declared, side, side_rows in zip((join.left, join.right), sides, rows, strict=True):
-            is_counted = is_whole and declared.sql is None
-            module = input_statistics_input_dataset
-            read: dict[str, InputDatasetFacet] = (
-                {"inputStatistics": module.InputStatisticsInputDatasetFacet(side_rows)}
-                if is_counted
-                else {}
-            )
+            read: dict[str, InputDatasetFacet] = {}
+            if is_whole and declared.sql is None:
+                module = input_statistics_input_dataset
+                read["inputStatistics"] = module.InputStatisticsInputDatasetFacet(side_rows)
             inputs += [dataset.as_input(read) for dataset in side]
         version = result.version_published
         output = self._dataset(join.output_uri, join.output_format, version, opened=version)
@@ -326,11 +325,11 @@ class RunEvents:
         lineage = _column_lineage(join, *sides)
         if lineage is not None:
             output.facets["columnLineage"] = lineage
-        # Other runs wrote a part of it.
-        statistics = _output_statistics(decode_join(record), output.snapshot)
-        written: dict[str, OutputDatasetFacet] = (
-            {"outputStatistics": statistics} if is_whole else {}
-        )
+        written: dict[str, OutputDatasetFacet] = {}
+        if is_whole:
+            # Of other results earlier runs wrote a part.
+            rows_written = decode_join(record).result.rows
+            written["outputStatistics"] = _output_statistics(rows_written, output.snapshot)
         return _unique(inputs), [output.as_output(written)]
 
     def _sides(
@@ -515,8 +514,8 @@ def _column_facet(assessment: TableAssessment, status: TableStatus) -> DatasetFa
     return cast(DatasetFacet, msgspec.to_builtins(facet))
 
 
-def _output_statistics(record: JoinRecord, snapshot: Snapshot | None) -> OutputDatasetFacet:
-    module, rows = output_statistics_output_dataset, record.result.rows
+def _output_statistics(rows: int, snapshot: Snapshot | None) -> OutputDatasetFacet:
+    module = output_statistics_output_dataset
     return module.OutputStatisticsOutputDatasetFacet(rows, *(_size(snapshot) if snapshot else ()))
 
 
@@ -545,12 +544,13 @@ def _column_lineage(
 
     def inputs(columns: Iterable[tuple[int, str]], type: str, subtype: str) -> list[Any]:
         how = module.Transformation(type, subtype)
-        return [
-            module.InputField(dataset.namespace, dataset.name, column, [how])
-            for side, column in dict.fromkeys(columns)
-            for dataset in sides[side][1][:1]
+        read = (
+            (dataset.namespace, dataset.name, column)
+            for side, column in columns
+            for dataset in sides[side][1]
             if sides[side][0].sql is None
-        ]
+        )
+        return [module.InputField(*column, [how]) for column in dict.fromkeys(read)]
 
     pairs = [
         *((renamed, 0, name) for renamed, name in zip(names.left, left_names, strict=True)),

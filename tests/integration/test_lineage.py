@@ -105,6 +105,17 @@ def test_new_rows_alone_are_not_taken_for_the_whole_result(tmp_path: Path, run: 
     assert {"id_right", "key_right", "w"} <= output["facets"]["columnLineage"]["fields"].keys()
 
 
+def test_a_table_that_is_both_sides_is_one_input(tmp_path: Path, run: Run) -> None:
+    write(tmp_path)
+    join = near(LEFT, {"table": "queries", "vector": "v", "select": ["id"]}, **OUTPUT)
+    project = write_project(tmp_path, "queries", knn_joins=[join])
+    event = ended(run(project), "knn_join.shop.near")
+    assert len(event["inputs"]) == 1
+    lineage = event["outputs"][0]["facets"]["columnLineage"]
+    assert sources(lineage["fields"])["_distance"] == [("queries", "v", "TRANSFORMATION")]
+    assert [each["field"] for each in lineage["dataset"]] == ["v"]
+
+
 def test_a_query_has_datasets_and_no_columns(tmp_path: Path, run: Run) -> None:
     write(tmp_path)
     query = {"sql": "select id, v as w from {{ ref('queries') }}", "vector": "w"}
