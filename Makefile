@@ -108,7 +108,7 @@ generate: install ## Generate schemas/, docs/reference/{yaml,errors}.md from the
 	@$(BIN)/python -m lancestat.spec.schema
 	@$(BIN)/python -m lancestat.errors.reference
 	@$(BIN)/python -m lancestat.pipelines.artifacts
-	@$(BIN)/python -m lancestat.pipelines.lineage
+	@$(BIN)/python -m lancestat.pipelines.column_facet
 
 .PHONY: golden
 golden: install ## Rewrite tests/golden; read the difference before you commit it

@@ -7,15 +7,11 @@ server. Whatever becomes of them, the run goes on: what is not sent is one warni
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
-from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from lancestat.redact import redact_line
 from lancestat.runs.events import (
@@ -28,7 +24,6 @@ from lancestat.runs.events import (
     RunStarted,
 )
 from lancestat.spec.model import ProjectSpec
-from lancestat.version import __version__
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
@@ -39,51 +34,23 @@ _log = logging.getLogger("lancestat.lineage")
 TOTAL_SECONDS = 30.0
 """A run that has ended waits no longer for its events to be sent."""
 
-PRODUCER = f"pkg:pypi/lancestat@{__version__}"
-"""What names lancestat in events: its package URL."""
-
-FACET = "lancestat_columnStatistics"
-FACET_SCHEMA = "column_statistics_facet.schema.json"
-SCHEMA_URL = f"{PRODUCER}#lancestat/schemas/{FACET_SCHEMA}"
-"""The schema of the facet, as a file of the package."""
-
 _VARIABLES = (
     "OPENLINEAGE_URL",
     "OPENLINEAGE_CONFIG",
     "OPENLINEAGE__TRANSPORT",
     "OPENLINEAGE__TRANSPORT__TYPE",
 )
-_FILES = (Path("openlineage.yml"), Path("~/.openlineage/openlineage.yml"))
-
-
-class ColumnFacet(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What the facets of OpenLineage do not hold of a column.
-
-    `type` is Spark's. `min` and `max` are bounds that are no numbers, in Spark's spelling; those of
-    strings are cut. Lengths of strings count characters, others bytes.
-    """
-
-    type: str | None = None
-    min: str | None = None
-    max: str | None = None
-    average_length: int | None = None
-    maximum_length: int | None = None
-
-
-class ColumnStatisticsFacet(msgspec.Struct, omit_defaults=True):
-    """The facet `lancestat_columnStatistics` of a dataset: statistics by column."""
-
-    producer: str = msgspec.field(name="_producer")
-    schema_url: str = msgspec.field(name="_schemaURL")
-    columns: dict[str, ColumnFacet]
+_FILES = ("openlineage.yml", "~/.openlineage/openlineage.yml")
 
 
 def lineage_listener(spec: ProjectSpec) -> Listener | None:
     """Return what sends the events of one run to OpenLineage, None where that is not configured."""
     if os.environ.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
         return None
+    # Those of Path fail without a home folder, or where it cannot be read.
     is_configured = any(map(os.environ.get, _VARIABLES)) or any(
-        file.expanduser().is_file() for file in _FILES
+        os.path.isfile(os.path.expanduser(file))  # noqa: PTH111, PTH113
+        for file in _FILES
     )
     return Lineage(spec) if is_configured else None
 
@@ -162,21 +129,3 @@ class Lineage:
 
 def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {redact_line(str(error))}"
-
-
-def generated_files() -> dict[str, str]:
-    """Return the text of the schema of the facet, by its path in a checkout."""
-    body: dict[str, Any] = msgspec.json.schema(ColumnStatisticsFacet)
-    definitions = body.pop("$defs")
-    whole = definitions.pop(ColumnStatisticsFacet.__name__)
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": FACET_SCHEMA,
-    }
-    text = json.dumps({**head, **whole, "$defs": definitions}, indent=2)
-    return {f"schemas/{FACET_SCHEMA}": f"{text}\n"}
-
-
-if __name__ == "__main__":
-    for path, text in generated_files().items():
-        Path(__file__).parents[2].joinpath(path).write_text(text, encoding="utf-8")

@@ -50,7 +50,7 @@ from lancestat.lake.files import local_path
 from lancestat.lake.open import observe_snapshots
 from lancestat.lake.snapshot import Snapshot
 from lancestat.pipelines.artifacts import unique_id
-from lancestat.pipelines.lineage import (
+from lancestat.pipelines.column_facet import (
     FACET,
     PRODUCER,
     SCHEMA_URL,

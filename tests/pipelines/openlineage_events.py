@@ -23,7 +23,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 from openlineage.client import generated
 
-from lancestat.pipelines.lineage import FACET_SCHEMA, PRODUCER, SCHEMA_URL
+from lancestat.pipelines.column_facet import FACET_SCHEMA, PRODUCER, SCHEMA_URL
 
 TOP = Path(__file__).parents[2]
 Json = dict[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from lancestat import Project
 from lancestat.cli.main import cli
 from lancestat.events import Cancelling, Event, NodeFinished
 from lancestat.pipelines import lineage as module
-from lancestat.pipelines.lineage import FACET, generated_files
+from lancestat.pipelines.column_facet import FACET, generated_files
 from lancestat.pipelines.openlineage import dataset_name
 from lancestat.runs.result import RunInterrupted
 from lancestat.tables.analyze import RangePartials, ScanRange, ScanTask
@@ -458,6 +459,17 @@ def test_the_client_is_imported_only_where_it_is_configured(
         done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True)
     assert done.stdout.splitlines() == [f"{is_imported} {is_imported}"], done.stderr
     assert sent.exists() == is_imported
+
+
+def test_a_user_without_a_home_folder_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with only():
+        del os.environ["HOME"]
+        result = invoke("run", "--select", "here")
+    assert (result.exit_code, warnings(result)) == (0, [])
 
 
 def test_the_schema_of_the_facet_is_the_generated_one() -> None:
