@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lancestat.arguments import (
     check,
@@ -202,6 +202,16 @@ class Project:
         if discover:
             self._discovered()
         return select_nodes(self.spec, select, exclude, states=self._node_states)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what `manifest.json` has of all nodes, without a plan. Opens no dataset.
+
+        Schedulers make their graph of it. It contains no secrets.
+        """
+        from lancestat.pipelines.artifacts import FOLDER, Artifacts
+
+        spec = self._discovered()
+        return Artifacts(lambda: spec, spec.root / FOLDER, {}).manifest()
 
     def plan(
         self,

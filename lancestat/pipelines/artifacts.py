@@ -80,8 +80,19 @@ class Planned(msgspec.Struct):
     rows: int | None
 
 
+class Criteria(msgspec.Struct):
+    """The bounds on the age of a table's newest rows, in seconds."""
+
+    warn_after: float | None
+    error_after: float | None
+
+
 class ManifestNode(msgspec.Struct):
-    """A table or a join as it is declared. `uri` is the dataset that it stands for or writes."""
+    """A table or a join as it is declared. `uri` is the dataset that it stands for or writes.
+
+    `inputs` are the datasets that it reads and that no node writes. `freshness` is declared for
+    tables, `recall` for approximate joins.
+    """
 
     unique_id: str
     name: str
@@ -95,6 +106,9 @@ class ManifestNode(msgspec.Struct):
     uri: str | None
     depends_on: DependsOn
     plan: Planned | None = None
+    inputs: list[str] = []
+    freshness: Criteria | None = None
+    recall: float | None = None
 
 
 class Manifest(msgspec.Struct):
@@ -139,13 +153,6 @@ class RunResults(msgspec.Struct):
     elapsed_time: float
     status: Ended
     results: list[NodeRunResult]
-
-
-class Criteria(msgspec.Struct):
-    """The bounds on the age of a table's newest rows, in seconds."""
-
-    warn_after: float | None
-    error_after: float | None
 
 
 class SourceResult(msgspec.Struct):
@@ -249,6 +256,10 @@ class Artifacts:
         """Write the manifest of a plan."""
         self._write(MANIFEST, self._manifest(tuple(map(planned, plan.actions))))
 
+    def manifest(self) -> dict[str, Any]:
+        """Return what the manifest has without a plan."""
+        return self._members(self._manifest())
+
     def reported(self, report: ProjectReport) -> None:
         """Write the manifest and the state of all nodes of a report."""
         report = redacted_report(report, self._spec)
@@ -278,13 +289,17 @@ class Artifacts:
         plans, nodes = {action.name: action for action in actions}, self._spec.nodes
         ids = {node.name: self._unique_id(node.kind.value, node.name) for node in nodes}
         reads = node_dependencies(nodes)
-        shown = redacted_nodes(self._spec, nodes, Audience.PUBLIC)
+        shown = tuple(redacted_nodes(self._spec, nodes, Audience.PUBLIC))
+        written = {node.result_uri for node in nodes}
         parents = {ids[name]: sorted(ids[each] for each in reads.get(name, ())) for name in ids}
         children: dict[str, list[str]] = {each: [] for each in parents}
         for child, above in parents.items():
             for parent in above:
                 children[parent].append(child)
-        made = (self._node(node, ids[node.name], parents, plans.get(node.name)) for node in shown)
+        made = [self._node(node, ids[node.name], parents, plans.get(node.name)) for node in shown]
+        for member, node, original in zip(made, shown, nodes, strict=True):
+            uris = zip(node.input_uris, original.input_uris, strict=True)
+            member.inputs = list(dict.fromkeys(uri for uri, real in uris if real not in written))
         return Manifest(
             self._metadata(MANIFEST), {node.unique_id: node for node in made}, parents, children
         )
@@ -309,6 +324,8 @@ class Artifacts:
             node.dataset_uri,
             DependsOn(parents[id]),
             planned,
+            freshness=_criteria(node),
+            recall=getattr(node, "recall", None),
         )
 
     def _run_results(self, result: RunResult) -> RunResults:
@@ -346,7 +363,7 @@ class Artifacts:
         ]
 
     def _source(self, report: NodeReport, now: datetime) -> SourceResult:
-        changed, freshness = report.changed_at, getattr(report.spec, "freshness", None)
+        changed = report.changed_at
         return SourceResult(
             self._unique_id(report.spec.kind.value, report.spec.name),
             _STATUSES[report.health],
@@ -354,15 +371,16 @@ class Artifacts:
             format_instant(changed) if changed else None,
             max(0.0, (now - changed).total_seconds()) if changed else None,
             format_instant(now),
-            None
-            if freshness is None
-            else Criteria(*map(_seconds, (freshness.warn_after, freshness.error_after))),
+            _criteria(report.spec),
             report.to_json(now),
         )
 
-    def _write(self, name: str, artifact: msgspec.Struct) -> None:
+    def _members(self, artifact: msgspec.Struct) -> dict[str, Any]:
         members = self._spec.redactor.json(msgspec.to_builtins(artifact), Audience.PUBLIC)
-        text = json.dumps(members, indent=2, ensure_ascii=False, allow_nan=False)
+        return cast(dict[str, Any], members)
+
+    def _write(self, name: str, artifact: msgspec.Struct) -> None:
+        text = json.dumps(self._members(artifact), indent=2, ensure_ascii=False, allow_nan=False)
         try:
             self._make_folder()
             write_whole(self._folder / name, f"{text}\n".encode())
@@ -387,6 +405,13 @@ _STATUSES: dict[Health, Literal["pass", "warn", "error"]] = {
 }
 # Those that `NodeRunResult` has by itself.
 _OWN_MEMBERS = frozenset(("name", "kind", "status", "elapsed_seconds", "message", "code", "hint"))
+
+
+def _criteria(node: Any) -> Criteria | None:
+    freshness = getattr(node, "freshness", None)
+    if freshness is None:
+        return None
+    return Criteria(*map(_seconds, (freshness.warn_after, freshness.error_after)))
 
 
 def _seconds(span: Any) -> float | None:

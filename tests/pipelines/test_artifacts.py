@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
+from lancestat import Project
 from lancestat.cli.main import cli
 from lancestat.pipelines import artifacts as module
 from lancestat.pipelines.artifacts import generated_files, schemas, unique_id
@@ -100,6 +101,35 @@ def test_a_join_depends_on_what_it_reads(tmp_path: Path, monkeypatch: pytest.Mon
     assert some.keys() == found["nodes"].keys()
     assert found["parent_map"] == {table: [], near: [table], over: [near]}
     assert found["child_map"] == {table: [near], near: [over], over: []}
+
+
+def test_the_manifest_has_what_nodes_read_and_are_held_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = {
+        "left": {"lance": "raw.lance", "vector": "v"},
+        "right": {"table": "here", "vector": "v"},
+    }
+    join = {"name": "near", **sides, "mode": "approx", "approx": {"recall": 0.9}, "k": 1}
+    write_project(
+        tmp_path,
+        {**HERE, "freshness": {"error_after": "1h"}},
+        {"name": "over", "uri": "near.lance"},
+        knn_joins=[{**join, "output": {"lance": "near.lance"}}],
+    )
+    nodes = {node["name"]: node for node in Project.load(tmp_path).manifest()["nodes"].values()}
+    here, raw = str(tmp_path / "here.lance"), str(tmp_path / "raw.lance")
+    assert {name: node["inputs"] for name, node in nodes.items()} == {
+        "here": [here],
+        "near": [raw],
+        "over": [],
+    }
+    assert nodes["here"]["freshness"] == {"warn_after": None, "error_after": 3600}
+    assert nodes["near"]["recall"] == 0.9
+    assert (nodes["over"]["freshness"], nodes["over"]["recall"]) == (None, None)
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(cli, ["status"])
+    assert written("manifest")["nodes"] == Project.load(tmp_path).manifest()["nodes"]
 
 
 KINDS = [("table", "here"), (KnnJoin.kind.value, "near"), ("table", "over")]
