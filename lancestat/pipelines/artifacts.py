@@ -90,8 +90,8 @@ class Criteria(msgspec.Struct):
 class ManifestNode(msgspec.Struct):
     """A table or a join as it is declared. `uri` is the dataset that it stands for or writes.
 
-    `inputs` are the datasets that it reads and that no node writes. `freshness` is declared for
-    tables, `recall` for approximate joins.
+    `format` is that of the dataset, `lance` or `parquet`. `inputs` are the datasets that it reads
+    and that no node writes. `freshness` is declared for tables, `recall` for approximate joins.
     """
 
     unique_id: str
@@ -106,6 +106,7 @@ class ManifestNode(msgspec.Struct):
     uri: str | None
     depends_on: DependsOn
     plan: Planned | None = None
+    format: str = "lance"
     inputs: list[str] = []
     freshness: Criteria | None = None
     recall: float | None = None
@@ -324,6 +325,7 @@ class Artifacts:
             node.dataset_uri,
             DependsOn(parents[id]),
             planned,
+            format=node.dataset_format,
             freshness=_criteria(node),
             recall=getattr(node, "recall", None),
         )

@@ -115,15 +115,20 @@ def test_the_manifest_has_what_nodes_read_and_are_held_to(
         tmp_path,
         {**HERE, "freshness": {"error_after": "1h"}},
         {"name": "over", "uri": "near.lance"},
-        knn_joins=[{**join, "output": {"lance": "near.lance"}}],
+        knn_joins=[
+            {**join, "output": {"lance": "near.lance"}},
+            {**join, "name": "files", "output": {"parquet": "files"}},
+        ],
     )
     nodes = {node["name"]: node for node in Project.load(tmp_path).manifest()["nodes"].values()}
     here, raw = str(tmp_path / "here.lance"), str(tmp_path / "raw.lance")
     assert {name: node["inputs"] for name, node in nodes.items()} == {
         "here": [here],
         "near": [raw],
+        "files": [raw],
         "over": [],
     }
+    assert {name for name, node in nodes.items() if node["format"] == "parquet"} == {"files"}
     assert nodes["here"]["freshness"] == {"warn_after": None, "error_after": 3600}
     assert nodes["near"]["recall"] == 0.9
     assert (nodes["over"]["freshness"], nodes["over"]["recall"]) == (None, None)
