@@ -38,9 +38,10 @@ class _RedactingFactory:
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
 
-    def __call__(self, name: str, *args: object, **kwargs: object) -> logging.LogRecord:
+    def __call__(self, name: str | None, *args: object, **kwargs: object) -> logging.LogRecord:
         record = self._make(name, *args, **kwargs)
-        if name == "lancestat" or name.startswith("lancestat."):
+        # `logging.makeLogRecord` has no name.
+        if name is not None and (name == "lancestat" or name.startswith("lancestat.")):
             record.msg, record.args = _line(record.getMessage()), None
             if record.exc_info:
                 lines = _formatter.formatException(record.exc_info).splitlines()

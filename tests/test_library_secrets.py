@@ -123,3 +123,8 @@ def test_warnings_are_printed_without_configured_logging(project: Project) -> No
         check=True,
     )
     assert completed.stderr == "at {{ env_var('L_DB_PASSWORD') }}\n"
+
+
+def test_records_without_a_logger_are_left_alone(project: Project) -> None:
+    record = logging.makeLogRecord({"msg": "of another library"})
+    assert record.getMessage() == "of another library"
