@@ -1,0 +1,1 @@
+"""A shop whose Lance tables Dagster writes, and whose statistics lancestat keeps."""

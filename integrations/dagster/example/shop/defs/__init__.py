@@ -1,0 +1,1 @@
+"""The definitions of the shop, which Dagster finds by their place."""
