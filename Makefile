@@ -91,6 +91,12 @@ cluster: machine-matrix install compiled ## Kill processes of a Spark cluster wh
 connect: machine-matrix install compiled ## Change tables at random, analyze and join them on a Spark Connect server, and compare
 	@$(BIN)/python -m tests.histories --connect --histories 50
 
+DAGSTER := integrations/dagster
+
+.PHONY: integration-dagster
+integration-dagster: machine-demo $(DAGSTER)/.venv/.installed ## Test the Dagster integration with the pinned Dagster, in an environment of its own
+	@cd $(DAGSTER) && .venv/bin/mypy && .venv/bin/python -m pytest -q
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types and layers
 	@$(BIN)/ruff check .
@@ -173,6 +179,13 @@ $(INSTALLED): requirements-dev.lock pyproject.toml | $(BIN)/python
 $(CONNECT): requirements-connect.lock | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 	    --target $(VENV)/connect -r requirements-connect.lock
+	@touch $@
+
+$(DAGSTER)/.venv/.installed: $(DAGSTER)/requirements.lock $(DAGSTER)/pyproject.toml
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . \
+	    --editable $(DAGSTER)
 	@touch $@
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.
