@@ -180,10 +180,10 @@ def status(
     """Show all tables and joins at a glance, and what is wrong with them.
 
     A table has an error if it cannot be opened, its policy refuses the statistics, its last run
-    failed, or its rows are older than freshness.error_after. A join has an error if it is blocked,
-    has no result or failed. Warnings are rows older than freshness.warn_after, declared columns
-    without statistics, and a join whose result is out of date. Exits with 1 if any node has an
-    error. Starts no Spark.
+    failed, its rows are older than freshness.error_after, or a check of severity error is refuted.
+    A join has an error if it is blocked, has no result or failed. Warnings are rows older than
+    freshness.warn_after, other refuted checks, declared columns without statistics, and a join
+    whose result is out of date. Exits with 1 if any node has an error. Starts no Spark.
     """
     from lancestat.presentation.results import status_view
     from lancestat.report.gather import redacted_report

@@ -36,7 +36,8 @@ from lancestat.runs.events import (
 from lancestat.runs.execute import stored_result
 from lancestat.runs.result import NodeResult, RunResult, planned
 from lancestat.spec.graph import node_dependencies
-from lancestat.spec.model import Node, ProjectSpec
+from lancestat.spec.model import Node, ProjectSpec, Table
+from lancestat.spec.monitors import with_shared
 from lancestat.spec.redaction import redacted_nodes
 from lancestat.version import __version__
 
@@ -87,11 +88,20 @@ class Criteria(msgspec.Struct):
     error_after: float | None
 
 
+class DeclaredCheck(msgspec.Struct):
+    """An expectation or a monitor of a table, by the name that `check` and `status` give it."""
+
+    name: str
+    description: str
+    severity: Literal["warn", "error"]
+
+
 class ManifestNode(msgspec.Struct):
     """A table or a join as it is declared. `uri` is the dataset that it stands for or writes.
 
     `format` is that of the dataset, `lance` or `parquet`. `inputs` are the datasets that it reads
-    and that no node writes. `freshness` is declared for tables, `recall` for approximate joins.
+    and that no node writes. `freshness` and `checks` are declared for tables, `recall` for
+    approximate joins.
     """
 
     unique_id: str
@@ -110,6 +120,7 @@ class ManifestNode(msgspec.Struct):
     inputs: list[str] = []
     freshness: Criteria | None = None
     recall: float | None = None
+    checks: list[DeclaredCheck] = []
 
 
 class Manifest(msgspec.Struct):
@@ -328,7 +339,20 @@ class Artifacts:
             format=node.dataset_format,
             freshness=_criteria(node),
             recall=getattr(node, "recall", None),
+            checks=self._checks(node),
         )
+
+    def _checks(self, node: Node) -> list[DeclaredCheck]:
+        if not isinstance(node, Table):
+            return []
+        expected = [
+            DeclaredCheck(each.name, str(each), each.check.severity.value) for each in node.expect
+        ]
+        monitors = with_shared(node.monitors, self._spec.monitors)
+        return expected + [
+            DeclaredCheck(each.name, each.watched.about, each.watched.severity.value)
+            for each in monitors
+        ]
 
     def _run_results(self, result: RunResult) -> RunResults:
         started, finished = result.started_at or self._began, result.finished_at or _now()

@@ -52,6 +52,7 @@ class VolumeAnomalies(Anomalies):
     """Rows that are added or removed unlike before."""
 
     name: ClassVar[str] = "volume_anomalies"
+    about: ClassVar[str] = "Rows that are added or removed unlike before."
 
 
 @resource
@@ -59,6 +60,7 @@ class FreshnessAnomalies(Anomalies):
     """Rows that have not changed for longer than before."""
 
     name: ClassVar[str] = "freshness_anomalies"
+    about: ClassVar[str] = "Rows that have not changed for longer than before."
 
 
 @resource
@@ -66,6 +68,7 @@ class ColumnAnomalies(Anomalies):
     """Nulls, distinct values, ranges and lengths of columns unlike before; None is all columns."""
 
     name: ClassVar[str] = "column_anomalies"
+    about: ClassVar[str] = "Nulls, distinct values, ranges and lengths of columns unlike before."
     columns: Columns | None = key(
         COLUMNS, "The columns. By default, all that have statistics.", default=None
     )
@@ -80,6 +83,9 @@ class SchemaChanges:
     """Columns that are added, removed or of another type than in the last run."""
 
     name: ClassVar[str] = "schema_changes"
+    about: ClassVar[str] = (
+        "Columns that are added, removed or of another type than in the last run."
+    )
     severity: Severity = key(
         SEVERITY, "Whether a change is a warning or an error.", default=Severity.WARN
     )
@@ -100,12 +106,12 @@ class Monitor:
         Key(
             ("volume_anomalies",),
             Nested(resource=VolumeAnomalies),
-            "Rows that are added or removed unlike before.",
+            VolumeAnomalies.about,
         ),
         Key(
             ("freshness_anomalies",),
             Nested(resource=FreshnessAnomalies),
-            "Rows that have not changed for longer than before.",
+            FreshnessAnomalies.about,
         ),
         Key(
             ("column_anomalies",),
@@ -113,12 +119,12 @@ class Monitor:
                 title=f"a list of columns, or {ColumnAnomalies.declares.title}",
                 shapes=(COLUMNS, Nested(resource=ColumnAnomalies)),
             ),
-            "Nulls, distinct values, ranges and lengths of columns unlike before.",
+            ColumnAnomalies.about,
         ),
         Key(
             ("schema_changes",),
             Nested(resource=SchemaChanges),
-            "Columns that are added, removed or of another type than in the last run.",
+            SchemaChanges.about,
         ),
     )
     location: Location | None = field(default=None, compare=False)

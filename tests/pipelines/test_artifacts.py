@@ -86,6 +86,25 @@ def test_the_manifest_has_the_nodes_and_what_was_planned(command: Command) -> No
     assert not Path("target", "run_results.json").exists()
 
 
+def test_the_manifest_has_the_checks_of_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect = [{"not_null": "a"}, {"row_count": {"min": 1, "severity": "warn"}}]
+    write_project(tmp_path, {**HERE, "expect": expect, "monitors": ["schema_changes"]})
+    path = tmp_path / "lancestat_project.yml"
+    path.write_text(f"{path.read_text('utf-8')}\nmonitors: [volume_anomalies]\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(cli, ["plan"])
+    checks = written("manifest")["nodes"]["table.shop.here"]["checks"]
+    assert [(check["name"], check["severity"]) for check in checks] == [
+        ("not_null(a)", "error"),
+        ("row_count", "warn"),
+        ("schema_changes", "warn"),
+        ("volume_anomalies", "warn"),
+    ]
+    assert checks[0]["description"] == "a is not null"
+
+
 def test_a_join_depends_on_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     side = {"table": "here", "vector": "v"}
     join = {"name": "near", "left": side, "right": side, "k": 1, "output": {"lance": "near.lance"}}

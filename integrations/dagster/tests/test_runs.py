@@ -167,6 +167,42 @@ def test_late_rows_warn_or_fail(shop: Path, instance: dg.DagsterInstance) -> Non
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
 
 
+def test_expectations_and_monitors_are_checks(shop: Path, instance: dg.DagsterInstance) -> None:
+    specs = shop / "specs" / "shop.yml"
+    expect = """
+    expect:
+      - not_null: order_id
+      - unique: product_id
+      - row_count: {max: 10, severity: warn}
+    monitors: [volume_anomalies]
+"""
+    declared = specs.read_text().replace("    tags: [nightly]", f"    tags: [nightly]{expect}", 1)
+    specs.write_text(declared)
+    result = Shop(shop, instance).run(["orders"])
+    assert result.success
+    found = {
+        name.removeprefix("orders:"): (
+            check.passed,
+            check.severity,
+            check.metadata["verdict"].value,
+        )
+        for name, check in checks(result).items()
+        if "verdict" in check.metadata
+    }
+    error, warn = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+    assert found == {
+        "not_null_order_id": (True, error, "proved"),
+        "unique_product_id": (False, error, "refuted"),
+        "row_count": (False, warn, "refuted"),
+        "volume_anomalies": (True, warn, "unknown"),
+    }
+    shutil.rmtree(shop / "warehouse" / "orders.lance")
+    orders = dg.AssetKey(["shop", "orders"])
+    gone = Shop(shop, instance).run(selection=dg.AssetSelection.checks_for_assets(orders))
+    assert not checks(gone)["orders:not_null_order_id"].passed
+    assert "LS201" in checks(gone)["orders:not_null_order_id"].description
+
+
 def test_a_join_has_its_recall(dagster: Shop) -> None:
     result = dagster.run(["products", "similar_products"])
     assert result.success
