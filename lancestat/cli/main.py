@@ -45,6 +45,7 @@ _CHAPTERS = {
     "plan": ("nodes", "Show what a run would do, and why."),
     "diff": ("review", "Show what a change of the project means."),
     "run": ("nodes", "Bring statistics and joins up to date."),
+    "watch": ("watch", "Run what is due, again and again."),
     "retry": ("nodes", "Run again what failed or was interrupted last time."),
     "runs": ("nodes", "List past runs."),
     "status": ("nodes", "Show all tables and joins at a glance."),

@@ -451,6 +451,10 @@ class HookNotFound(RunError, code="LS525"):
     """A function under `hooks` is not installed, or cannot be imported."""
 
 
+class StateWatched(RunError, code="LS526"):
+    """Another `lancestat watch` works with this state."""
+
+
 class ClassArchiveNotMade(RunError, code="LS528"):
     """The class archive that makes Spark start faster could not be written."""
 

@@ -59,6 +59,37 @@ def observe_dataset(
     return _open(uri, version, storage_options, None)
 
 
+class LatestVersions:
+    """The latest versions of datasets, for one request each once they have been opened.
+
+    `datasets` are their storage options by URI.
+    """
+
+    def __init__(self, datasets: Mapping[str, Mapping[str, str]]) -> None:
+        self._options = dict(datasets)
+        self._opened: dict[str, lance.LanceDataset] = {}
+
+    def get(self) -> Mapping[str, int | None]:
+        """Return the versions by URI, None of datasets that cannot be opened."""
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            return dict(zip(self._options, pool.map(self._version, self._options), strict=True))
+
+    def _version(self, uri: str) -> int | None:
+        options = self._options[uri]
+        try:
+            if uri not in self._opened:
+                self._opened[uri] = observe_dataset(uri, storage_options=options)
+            with readable(uri, storage_options=options):
+                latest: int = self._opened[uri].latest_version
+            return latest
+        except LakeError:
+            self._opened.pop(uri, None)
+            return None
+
+
+_ASKED_AT_ONCE = 16
+
+
 def open_pinned(
     pin: Pin,
     *,

@@ -17,10 +17,11 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lancestat import codec
-from lancestat.lake.files import TAG, Lease, this_process
+from lancestat.lake.files import ABANDONED_AFTER, TAG, Lease, this_process
 from lancestat.state.stored_table import StateFolder, commit_order
 from lancestat.state.values import NodeRun, RunRecord
 
@@ -301,10 +302,14 @@ def _newest_outcomes(
 
 @dataclass(frozen=True, slots=True)
 class LeaseFolder:
-    """The lease files of one kind. Methods raise StateUnreachable where the state is."""
+    """The lease files of one kind. Methods raise StateUnreachable where the state is.
+
+    Those of other hosts end `duration` after they were written.
+    """
 
     state: StateFolder
     name: str
+    duration: timedelta = ABANDONED_AFTER
     # Also the draft of such a file, whose owner stands at its end.
     _PATTERN = re.compile(rf"(?:\..*\.draft-)?({TAG})(?:-(\d+))?-([0-9a-f]+)")
 
@@ -324,9 +329,12 @@ class LeaseFolder:
         return {
             match[3]: f"{self.name}/{name}"
             for name in names
-            if (match := self._PATTERN.fullmatch(name))
-            and Lease.of_tag(match[1], int(match[2]) if match[2] else None).is_held() is is_held
+            if (match := self._PATTERN.fullmatch(name)) and self._lease(match).is_held() is is_held
         }
+
+    def _lease(self, match: re.Match[str]) -> Lease:
+        lease = Lease.of_tag(match[1], int(match[2]) if match[2] else None)
+        return replace(lease, duration=self.duration)
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove lease files, and the folder once it is empty."""

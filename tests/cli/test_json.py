@@ -33,6 +33,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 # These do not read the project, or have no need of one that is valid.
 WITHOUT_PROJECT = {"init", "package", "jar", "schema", "completion"}
 SUCCEEDING = {"schema", "completion"}
+# With a valid project it goes on: see tests/pipelines/test_watch.py.
+ENDLESS = {"watch"}
 # With a valid project these start Spark.
 STARTS_SPARK = {"sql", "debug"}
 
@@ -107,7 +109,7 @@ def test_a_missing_project_is_a_document(command: str, folder: Path, lancestat: 
     [
         pytest.param(command, marks=[pytest.mark.spark] if command in STARTS_SPARK else [])
         for command in COMMANDS
-        if command not in WITHOUT_PROJECT
+        if command not in WITHOUT_PROJECT | ENDLESS
     ],
 )
 def test_a_failing_node_is_one_document(command: str, folder: Path, lancestat: Lancestat) -> None:

@@ -59,6 +59,7 @@ NOT_RUN = {
     ): "its run is somebody's; see tests/cli/test_runs.py",
     ("docs/how-to/advise.md", "*"): "its logs are somebody's; see tests/integration/test_advise.py",
     ("CONTRIBUTING.md", "*"): "works on the checkout, and runs all tests",
+    ("docs/how-to/schedule.md", "*"): "it goes on; see tests/pipelines/test_watch.py",
     ("docs/release.md", "*"): "tests/documents/test_release.py makes a release of a copy",
     ("docs/how-to/uninstall.md", "*"): "tests/integration/test_uninstall.py runs them",
     ("docs/explanation/reliability.md", "*"): "takes hours; tests/faults/test_faults.py is a part",

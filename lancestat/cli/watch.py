@@ -1,0 +1,95 @@
+"""The command that runs what is due for as long as it is let."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import click
+
+from lancestat.cli.command import (
+    Invocation,
+    MakeArtifacts,
+    Selectors,
+    artifact_options,
+    command,
+    execution_options,
+    selection_options,
+)
+
+
+def _interval(context: click.Context, parameter: click.Parameter, text: str) -> timedelta:
+    from lancestat.spec.declaration import DURATION, span
+
+    if not re.match(str(DURATION.keywords["pattern"]), text) or not span(text):
+        raise click.BadParameter(f"{text!r} is not {DURATION.title}.")
+    return span(text)
+
+
+@command()
+@selection_options
+@click.option(
+    "--interval",
+    default="60s",
+    show_default=True,
+    callback=_interval,
+    metavar="DURATION",
+    help="How long to wait between two looks.",
+)
+@execution_options
+@artifact_options
+def watch(
+    invocation: Invocation,
+    select: Selectors,
+    exclude: Selectors,
+    interval: timedelta,
+    artifacts: MakeArtifacts,
+    **options: Any,
+) -> None:
+    """Run what is due, again and again, until SIGTERM or Ctrl-C.
+
+    Datasets are asked for their latest versions, and nodes are run as 'lancestat run' would when
+    one has changed. Nodes that fail are tried again, after twice as long each time, within the
+    hour. Ends with 0 on SIGTERM, once a run that goes on has recorded how far it got. One process
+    may watch a state.
+    """
+    from lancestat.cli.main import Terminated
+    from lancestat.cli.progress import progress_display
+    from lancestat.pipelines.watch import Watcher, sole_watcher
+    from lancestat.runs.actions import Plan
+    from lancestat.runs.events import EventStream
+    from lancestat.runs.result import RunResult
+
+    def clock() -> datetime:
+        return datetime.now(timezone.utc)
+
+    project = invocation.project()
+
+    def execute(plan: Plan) -> RunResult:
+        written = artifacts(project)
+        with progress_display(quiet=invocation.quiet) as progress:
+            listeners = EventStream(filter(None, (progress, written)))
+            return project.run(plan, on_event=listeners.emit, **options)
+
+    watcher = Watcher(
+        lambda: (project.spec, project.nodes(select, exclude)),
+        lambda: project.plan(select, exclude),
+        execute,
+        interval,
+        clock,
+    )
+    try:
+        with sole_watcher(project.state, clock) as renew:
+            invocation.say(f"watching {project.spec.name}, target {project.spec.target.name}")
+            for pause in watcher.rounds():
+                end = time.monotonic() + pause.total_seconds()
+                while (left := end - time.monotonic()) > 0:
+                    renew()
+                    time.sleep(min(left, 60.0))
+    except KeyboardInterrupt as interrupt:
+        # That of a run that was interrupted has its own.
+        if Terminated not in (type(interrupt), type(interrupt.__cause__)):
+            raise
+        invocation.say("stopped")

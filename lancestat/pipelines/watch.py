@@ -1,0 +1,163 @@
+"""Runs what is due, again and again, for as long as it is let.
+
+Between runs it asks each dataset for its latest version, which is one request and opens nothing. A
+plan is made when one has changed, and now and then without that: policies count time, and not all
+that joins read has versions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from lancestat.errors import LancestatError, StateWatched
+from lancestat.lake.open import LatestVersions
+from lancestat.nodes import NODE_TYPES
+from lancestat.runs.actions import Plan, is_pending
+from lancestat.runs.discover import located
+from lancestat.runs.result import RunResult, Status
+from lancestat.spec.model import Node, ProjectSpec
+from lancestat.state.run_records import LeaseFolder
+from lancestat.state.store import LanceState
+
+_log = logging.getLogger("lancestat.watch")
+
+PLANNED_EVERY = timedelta(minutes=10)
+"""A plan is made at least so often."""
+
+MOST_BETWEEN = timedelta(hours=1)
+"""What fails again and again is tried at least so often."""
+
+LEASE = timedelta(minutes=10)
+"""A process of another host counts as watching for so long after its last sign of life."""
+
+
+@dataclass
+class Watcher:
+    """Watches nodes of a project.
+
+    Args:
+        nodes: Returns the project and the nodes that are watched.
+        plan: Plans them.
+        execute: Runs a plan.
+        interval: What lies between two looks. What fails is tried again after twice as long each
+            time.
+        clock: Returns the time.
+    """
+
+    nodes: Callable[[], tuple[ProjectSpec, Sequence[Node]]]
+    plan: Callable[[], Plan]
+    execute: Callable[[Plan], RunResult]
+    interval: timedelta
+    clock: Callable[[], datetime]
+    _latest: LatestVersions | None = None
+    _versions: Mapping[str, int | None] = field(default_factory=dict)
+    _planned_at: datetime | None = None
+    # By node, how often it has failed, and when it is tried again.
+    _failed: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+    _blocked: dict[str, str] = field(default_factory=dict)
+
+    def rounds(self) -> Iterator[timedelta]:
+        """Look and run what is due, once for each item; items are how long to wait then."""
+        failures = 0
+        while True:
+            try:
+                self._round()
+                failures = 0
+            except LancestatError as error:
+                failures += 1
+                _log.warning("%s: %s", error.code, error)
+            yield self._pause(failures)
+
+    def _pause(self, failures: int) -> timedelta:
+        longer: timedelta = self.interval * (1 << min(failures, 16))
+        return max(self.interval, min(longer, MOST_BETWEEN))
+
+    def _round(self) -> None:
+        now = self.clock()
+        versions = self._latest.get() if self._latest else None
+        is_retried = any(at <= now for _, at in self._failed.values())
+        is_late = self._planned_at is None or now - self._planned_at >= PLANNED_EVERY
+        if versions is not None and versions == self._versions and not (is_late or is_retried):
+            return
+        plan = self.plan()
+        if is_late:
+            # Sources may have new tables, and catalogs other places of them.
+            self._latest = self._opened()
+        self._planned_at = now
+        # What changes while the plan is made or run is seen in the next round.
+        self._versions = versions or (self._latest.get() if self._latest else {})
+        self._tell_blocked(plan)
+        due = [
+            action
+            for action in plan.actions
+            if is_pending(action) and self._failed.get(action.node, (0, now))[1] <= now
+        ]
+        if due:
+            result = self.execute(replace(plan, actions=tuple(due)))
+            for node in result.nodes:
+                self._note(node.name, has_failed=node.status is not Status.SUCCESS)
+
+    def _note(self, node: str, *, has_failed: bool) -> None:
+        times, _ = self._failed.pop(node, (0, None))
+        if has_failed:
+            self._failed[node] = times + 1, self.clock() + self._pause(times + 1)
+
+    def _tell_blocked(self, plan: Plan) -> None:
+        """Warn of nodes that cannot be planned, once for each reason."""
+        blocked = {
+            action.node: f"{action.error.code}: {action.error.message}"
+            for action in plan.actions
+            if action.error is not None
+        }
+        for node, why in blocked.items():
+            if self._blocked.get(node) != why:
+                _log.warning("'%s' is blocked, %s", node, why)
+        self._blocked = blocked
+
+    def _opened(self) -> LatestVersions:
+        spec, nodes = located(*self.nodes())
+        uris = {
+            uri: spec.options.of(uri)
+            for node in nodes
+            for uri in NODE_TYPES[node.kind.value].lance_uris(spec, node)
+        }
+        return LatestVersions(uris)
+
+
+@contextmanager
+def sole_watcher(state: LanceState, clock: Callable[[], datetime]) -> Iterator[Callable[[], None]]:
+    """Be the one process that watches a state while the block runs.
+
+    Yields:
+        What shows that this process still lives, to be called more often than `LEASE`.
+
+    Raises:
+        StateWatched: another process does.
+        StateUnreachable: the state cannot be reached.
+    """
+    leases = LeaseFolder(state.folder, "watching", LEASE)
+    held: list[str] = []
+
+    def renew() -> None:
+        former = held[:]
+        held[:] = [leases.add(clock().timestamp(), uuid4().hex[:12])]
+        leases.remove(former)
+
+    leases.remove(leases.files(is_held=False).values())
+    others = leases.files(is_held=True)
+    renew()
+    try:
+        # Of two that begin at once, each sees the other, and neither goes on.
+        if others or len(leases.files(is_held=True)) > 1:
+            raise StateWatched(
+                "another process watches this state",
+                hint="stop it first; one on another host that was killed counts for ten minutes",
+            )
+        yield renew
+    finally:
+        leases.remove(held)

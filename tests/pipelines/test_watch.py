@@ -1,0 +1,232 @@
+"""`lancestat watch`: rounds in this process, and a process that is ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat import Project
+from lancestat.errors import StateWatched
+from lancestat.lake.files import this_process
+from lancestat.lake.open import LatestVersions
+from lancestat.pipelines import watch as module
+from lancestat.pipelines.watch import LEASE, Watcher, sole_watcher
+from lancestat.runs.actions import Plan
+from lancestat.runs.result import RunResult
+from tests.runs.world import Clock, orders, write_project
+
+HERE = {"name": "here", "uri": "here.lance"}
+MINUTE = timedelta(minutes=1)
+
+
+class Watched:
+    """A project with a table that is watched, and what is planned and run of it."""
+
+    def __init__(self, folder: Path, *tables: dict[str, object]) -> None:
+        self.uri = str(folder / "here.lance")
+        lance.write_dataset(orders(0, 30), self.uri)
+        self.project = write_project(folder, *(tables or (HERE,)))
+        self.clock = Clock(datetime.now(timezone.utc))
+        self.plans = 0
+        self.runs: list[list[str]] = []
+        watcher = Watcher(
+            lambda: (self.project.spec, self.project.nodes()),
+            self._plan,
+            self._execute,
+            MINUTE,
+            self.clock,
+        )
+        self._rounds: Iterator[timedelta] = watcher.rounds()
+
+    def _plan(self) -> Plan:
+        self.plans += 1
+        return self.project.plan()
+
+    def _execute(self, plan: Plan) -> RunResult:
+        self.runs.append([action.node for action in plan.actions])
+        return self.project.run(plan)
+
+    def round(self) -> timedelta:
+        """Go once round, and return how long is waited then."""
+        pause = next(self._rounds)
+        self.clock.advance(seconds=pause.total_seconds())
+        return pause
+
+    def append(self) -> None:
+        lance.write_dataset(orders(30, 40), self.uri, mode="append")
+
+
+def test_what_is_due_is_run_and_what_is_not_is_not_even_planned(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    assert watched.round() == MINUTE
+    assert watched.runs == [["here"]]
+    # The version that the run itself has committed.
+    watched.round()
+    plans = watched.plans
+    for _ in range(5):
+        watched.round()
+    assert (watched.plans, watched.runs) == (plans, [["here"]])
+    watched.append()
+    watched.round()
+    assert watched.runs == [["here"], ["here"]]
+
+
+def test_a_plan_is_made_now_and_then_without_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(tmp_path)
+    monkeypatch.setattr(module, "PLANNED_EVERY", 4 * MINUTE)
+    for _ in range(3):
+        watched.round()
+    plans = watched.plans
+    for _ in range(8):
+        watched.round()
+    assert watched.plans == plans + 2
+    assert watched.runs == [["here"]]
+
+
+def test_what_fails_is_tried_again_ever_later(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, HERE, {"name": "broken", "uri": "broken.lance"})
+    broken = tmp_path / "broken.lance"
+    lance.write_dataset(orders(0, 30), str(broken))
+    [data] = (broken / "data").iterdir()
+    content = data.read_bytes()
+    data.write_bytes(b"")
+    tried = []
+    for minute in range(16):
+        before = len(watched.runs)
+        watched.round()
+        tried += [minute] * (len(watched.runs) > before)
+    assert watched.runs[0] == ["here", "broken"]
+    assert watched.runs[1:] == [["broken"]] * (len(tried) - 1)
+    # After two minutes, four, eight.
+    assert tried == [0, 2, 6, 14]
+    # A failure does not keep others waiting.
+    watched.append()
+    watched.round()
+    assert watched.runs[-1] == ["here"]
+    data.write_bytes(content)
+    for _ in range(20):
+        watched.round()
+    assert watched.runs[-1] == ["broken"]
+    assert watched.project.plan("broken").actions[0].verb == "skip"
+
+
+def test_what_cannot_be_planned_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = Watched(tmp_path, HERE, {"name": "gone", "uri": "gone.lance"})
+    with caplog.at_level(logging.WARNING, "lancestat.watch"):
+        for _ in range(3):
+            watched.append()
+            watched.round()
+    [record] = caplog.records
+    assert "'gone' is blocked, LS201" in record.getMessage()
+    lance.write_dataset(orders(0, 30), str(tmp_path / "gone.lance"))
+    watched.round()
+    assert watched.runs[-1] == ["gone"]
+
+
+def test_a_state_that_cannot_be_reached_is_asked_ever_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = Watched(tmp_path)
+    state = tmp_path / "state"
+    state.write_text("no folder", "utf-8")
+    with caplog.at_level(logging.WARNING, "lancestat.watch"):
+        pauses = [watched.round() for _ in range(8)]
+    assert pauses[:3] == [2 * MINUTE, 4 * MINUTE, 8 * MINUTE]
+    assert pauses[-1] == timedelta(hours=1)
+    assert len(caplog.records) == 8
+    state.unlink()
+    assert watched.round() == MINUTE
+    assert watched.runs == [["here"]]
+
+
+def test_versions_are_those_of_datasets_as_they_are(tmp_path: Path) -> None:
+    uri, gone = str(tmp_path / "a.lance"), str(tmp_path / "gone.lance")
+    lance.write_dataset(orders(0, 3), uri)
+    latest = LatestVersions({uri: {}, gone: {}})
+    assert latest.get() == {uri: 1, gone: None}
+    lance.write_dataset(orders(3, 6), uri, mode="append")
+    lance.write_dataset(orders(0, 3), gone)
+    assert latest.get() == {uri: 2, gone: 1}
+    shutil.rmtree(uri)
+    assert latest.get() == {uri: None, gone: 1}
+
+
+def test_one_process_watches_a_state(tmp_path: Path) -> None:
+    Watched(tmp_path)
+    state, other = Project.load(tmp_path).state, Project.load(tmp_path).state
+    clock = Clock(datetime.now(timezone.utc))
+    with sole_watcher(state, clock) as renew:
+        with pytest.raises(StateWatched), sole_watcher(other, clock):
+            pass
+        renew()
+        [lease] = (tmp_path / "state" / "watching").iterdir()
+        assert this_process().tag in lease.name
+    assert not (tmp_path / "state" / "watching").exists()
+    with sole_watcher(other, clock):
+        pass
+
+
+@pytest.mark.parametrize(("ago", "is_held"), [(LEASE / 2, True), (LEASE * 2, False)])
+def test_a_process_of_another_host_counts_for_a_while(
+    tmp_path: Path, ago: timedelta, is_held: bool
+) -> None:
+    Watched(tmp_path)
+    folder = tmp_path / "state" / "watching"
+    folder.mkdir(parents=True)
+    host, *rest = this_process().tag.split("-")
+    started = int(time.time() - ago.total_seconds())
+    (folder / "-".join(["0" * len(host), *rest, str(started), "abcdef"])).touch()
+    state, clock = Project.load(tmp_path).state, Clock(datetime.now(timezone.utc))
+    if is_held:
+        with pytest.raises(StateWatched), sole_watcher(state, clock):
+            pass
+        return
+    with sole_watcher(state, clock):
+        assert len(list(folder.iterdir())) == 1
+
+
+def test_sigterm_ends_it_with_success(tmp_path: Path) -> None:
+    Watched(tmp_path)
+    command = [sys.executable, "-m", "lancestat", "watch", "--interval", "1s"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    lines = []
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if "here: analyze" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        lines += process.stderr
+        assert process.wait(60) == 0
+    assert lines[0].startswith("watching shop")
+    assert lines[-1] == "stopped\n"
+    assert [run.status for run in Project.load(tmp_path).runs()] == ["success"]
+    assert not (tmp_path / "state" / "watching").exists()
+    assert (tmp_path / "target" / "run_results.json").exists()
+
+
+def test_an_interval_is_a_duration(tmp_path: Path) -> None:
+    Watched(tmp_path)
+    for text in ("0s", "soon", "-1m", "1"):
+        command = [sys.executable, "-m", "lancestat", "watch", "--interval", text]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert result.returncode == 2
+        assert "is not a duration such as 90s" in result.stderr
