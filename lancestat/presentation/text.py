@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from lancestat.formats import (
     PAINT,
@@ -12,7 +12,6 @@ from lancestat.formats import (
     duration,
     instant,
     message_lines,
-    size,
     spoken,
     visible,
 )
@@ -30,6 +29,7 @@ from lancestat.presentation.explanations import (
     scan_summary,
     side_cells,
 )
+from lancestat.presentation.findings import check_lines, history_lines, shortened
 from lancestat.presentation.relations import relation_tables
 from lancestat.presentation.terminal import (
     CONSOLE,
@@ -47,10 +47,8 @@ if TYPE_CHECKING:
     from lancestat.review.values import Diff, NodeDiff, PropertyChange
     from lancestat.runs.actions import Action
     from lancestat.runs.result import NodeResult
-    from lancestat.tables.expectations import CheckResult
     from lancestat.tables.wire import PublishedColumn
 
-_LONGEST_BOUND = 28
 _INDENT = " " * 13
 # Symbol, verb and name, of which the name may take 40 columns.
 _WIDEST = {0: 51}
@@ -242,38 +240,8 @@ def _status(view: views.StatusView, page: views.Page) -> list[str]:
     return [*lines, "", f"{counts}.", *_gone(view.gone, page)]
 
 
-@FORMAT.renders(views.CheckView)
-def _check(view: views.CheckView, page: views.Page) -> list[str]:
-    """Return a line per check, what is wrong first, and a summary."""
-    checked, checks = view.checked, view.checked.checks
-    if not checks and not checked.errors:
-        return [checked.summary]
-    is_folded = checked.counts["proved"] > words.WELL_LISTED and not page.verbose
-    rows = [
-        [paint("error", "error"), visible(node), "", f"{error.code}: {error.message}"]
-        for node, error in checked.errors.items()
-    ]
-    rows += [
-        [_verdict(check), visible(node), visible(check.check), check.detail]
-        for node, check in sorted(checks, key=lambda one: _VERDICTS.index(one[1].verdict))
-        if not (is_folded and check.verdict == "proved")
-    ]
-    lines = [paint(f"Checks of {checked.report.name}, target {checked.report.target}", "title"), ""]
-    shown = [[*row[:3], visible(page.redacted(row[3]))] for row in rows]
-    lines += table(shown, indent=_MARGIN, page=page)
-    if is_folded:
-        more = f"{count(checked.counts['proved'])} proved (--verbose lists them)"
-        lines.append(paint(f"{_MARGIN}{more}", "skip"))
-    return [*lines, "", checked.summary]
-
-
-_VERDICTS = ("refuted", "unknown", "proved")
-
-
-def _verdict(check: CheckResult) -> str:
-    if check.verdict == "refuted":
-        return paint(check.verdict.value, "error" if check.is_failed else "refresh")
-    return paint(check.verdict.value, "success" if check.verdict == "proved" else "note")
+FORMAT.renders(views.CheckView)(check_lines)
+FORMAT.renders(views.HistoryView)(history_lines)
 
 
 # A node, and its texts by column.
@@ -380,74 +348,6 @@ def _show(view: views.ShowView, page: views.Page) -> list[str]:
     return lines
 
 
-_POINTS_LISTED = 20
-
-
-@FORMAT.renders(views.HistoryView)
-def _history(view: views.HistoryView, page: views.Page) -> list[str]:
-    """Return a line per run, the newest first, and what became of each column."""
-    if not view.points:
-        return [f"No run of {view.table} is recorded, and its dataset has no earlier version."]
-    listed = view.points[::-1] if page.verbose else view.points[: -_POINTS_LISTED - 1 : -1]
-    rows = [
-        [
-            instant(point.at, with_seconds=True),
-            *(_figure(point.figures.get(name), text) for name, text in _OVER_TIME.items()),
-        ]
-        for point in listed
-    ]
-    head = ["at", *(name.replace("_bytes", "").replace("_", " ") for name in _OVER_TIME)]
-    lines = [paint(f"History of {view.table}", "title"), ""]
-    lines += table(rows, head=head, right=range(1, len(head)), indent="  ", page=page)
-    if len(listed) < len(view.points):
-        more = f"{count(len(view.points) - len(listed))} more (--verbose lists them)"
-        lines.append(paint(f"  {more}", "note"))
-    return [*lines, *_changes(view, page)]
-
-
-_OVER_TIME: Mapping[str, Callable[[Any], str]] = {
-    "version": count,
-    "rows": count,
-    "fragments": count,
-    "size_bytes": size,
-    "bytes_read": size,
-    "seconds": duration,
-}
-
-
-def _figure(value: object, text: Callable[[Any], str]) -> str:
-    return "" if value is None else text(value)
-
-
-def _changes(view: views.HistoryView, page: views.Page) -> list[str]:
-    """Return what became of columns from the first to the last run that has them."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for point in view.points:
-        for name, figures in point.figures.get("columns", {}).items():
-            found.setdefault(name, []).append(figures)
-    rows = [
-        [
-            visible(name),
-            *(_from_to(some, key) for key in ("null_count", "distinct_count")),
-            *(_from_to(some, key) for key in ("min", "max")),
-        ]
-        for name, some in found.items()
-    ]
-    if not rows:
-        return []
-    head = ["column", "nulls", "distinct ~", "min", "max"]
-    return ["", *table(rows, head=head, indent="  ", page=page)]
-
-
-def _from_to(figures: Sequence[Mapping[str, Any]], key: str) -> str:
-    """Return a figure in the first and in the last run: `12 to 15`, `12` where it is the same."""
-    known = [one[key] for one in figures if key in one]
-    texts = [count(one) if isinstance(one, int) else visible(_shortened(one)) for one in known]
-    if not texts:
-        return ""
-    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
-
-
 def show_facts(view: views.ShowView) -> Iterator[tuple[str, str]]:
     """Yield what is known of a table and its statistics: terms and painted texts."""
     status, figures = view.status, view.figures
@@ -472,17 +372,12 @@ def _columns(columns: Mapping[str, PublishedColumn], page: views.Page) -> list[s
     [first, *_] = columns.values()
     statistics = [statistic for statistic, _ in first.items()]
     rows = [
-        [name, *(_shortened(statistic.text(value)) for statistic, value in column.items())]
+        [name, *(shortened(statistic.text(value)) for statistic, value in column.items())]
         for name, column in columns.items()
     ]
     head = ["column", *(statistic.label for statistic in statistics)]
     right = [index for index, statistic in enumerate(statistics, start=1) if not statistic.is_bound]
     return table(rows, head=head, right=right, indent="  ", page=page)
-
-
-def _shortened(text: str) -> str:
-    line = visible(" ".join(text.split()))
-    return line if len(line) <= _LONGEST_BOUND else f"{line[: _LONGEST_BOUND - 3]}..."
 
 
 _TONES = {"added": "analyze", "changed": "refresh", "removed": "error"}

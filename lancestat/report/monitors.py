@@ -84,7 +84,8 @@ def _checked(
         case ColumnAnomalies() as settings:
             verdict, detail = _columns(settings, _recent(states, settings, now), now)
     severity = monitor.watched.severity
-    return CheckResult(monitor.name, verdict, severity, detail, monitor.location)
+    where = monitor.location
+    return CheckResult(monitor.name, verdict, severity, detail, where, is_provable=False)
 
 
 def _recent(states: Sequence[State], settings: Anomalies, now: datetime) -> list[State]:

@@ -47,7 +47,8 @@ class Verdict(StringEnum):
 class CheckResult:
     """Whether what is expected of a table holds, and why.
 
-    `check` is the name of the expectation, which `location` has declared.
+    `check` is the name of the expectation or the monitor, which `location` has declared. Reading
+    rows may decide what is unknown of one that `is_provable`.
     """
 
     check: str
@@ -55,6 +56,7 @@ class CheckResult:
     severity: Severity
     detail: str
     location: Location | None = None
+    is_provable: bool = True
 
     def to_json(self) -> dict[str, object]:
         """Return the members of the check in JSON."""

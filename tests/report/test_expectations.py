@@ -176,7 +176,10 @@ def command(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_exit_code_is_that_of_what_is_refuted(command: Command, tmp_path: Path) -> None:
     assert command("check").exit_code == 0
-    assert "3 proved, 3 unknown." in command("check").stdout
+    summary, hint = command("check").stdout.splitlines()[-2:]
+    assert summary == "3 proved, 3 unknown."
+    assert hint == "--prove reads what decides the unknown expectations."
+    assert command("check", "--prove").stdout.splitlines()[-1] == "6 proved."
     share = {"column": "status", "share": 0.1}
     for severity, code, health in (("warn", 0, "warn"), ("error", 1, "error")):
         expect = [{"max_null_share": {**share, "severity": severity}}]
