@@ -40,6 +40,7 @@ _METRICS = {
     "last_run_seconds": "How long the last run of the node took.",
     "last_run_success": "1 where the last run of the node ended well.",
     "last_run_rows": "Rows that the last run read.",
+    "last_run_bytes": "Bytes that the last run read, as estimated.",
 }
 _SAMPLES = {
     "staleness_versions": "versions_behind",
@@ -95,6 +96,7 @@ def _last_run(node: NodeReport) -> Mapping[str, object]:
         "last_run_seconds": run.result.elapsed_seconds,
         "last_run_success": int(run.result.status.value == "success"),
         "last_run_rows": run.result.rows_scanned,
+        "last_run_bytes": run.result.bytes_scanned,
     }
 
 

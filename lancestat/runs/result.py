@@ -51,7 +51,7 @@ class NodeResult:
 
     `message` is what there is to say of a node that failed or was not run, in a sentence. A failure
     also has the error's `code` and `hint`, and as `location` that of the error or else of the
-    node's declaration; `text` has all of it.
+    node's declaration; `text` has all of it. `bytes_scanned` is an estimate of bytes on disk.
     `still_published` is set where a table holds statistics of earlier runs, though its declaration
     says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `notes` are
     sentences of the plan on what was declared. `figures` are set for nodes of kinds that have their
@@ -68,6 +68,7 @@ class NodeResult:
     columns: int | None = None
     rows_total: int | None = None
     rows_scanned: int | None = None
+    bytes_scanned: int | None = None
     version_read: int | None = None
     version_published: int | None = None
     still_published: bool | None = None
@@ -192,6 +193,7 @@ def interrupted(result: NodeResult, why: str, fragments_stored: int | None = Non
         message=why,
         fragments_scanned=None if to_read is None else fragments_stored,
         rows_scanned=None,
+        bytes_scanned=None,
     )
 
 
@@ -222,12 +224,7 @@ def planned(action: Action) -> NodeResult:
     if action.error is not None:
         result = failed(result, action.error)
     figures = table_figures(action)
-    if figures is None:
-        return result
-    members = asdict(figures)
-    # What is to be read is reported in fragments and rows.
-    del members["bytes_scanned"]
-    return replace(result, **members)
+    return result if figures is None else replace(result, **asdict(figures))
 
 
 @dataclass(frozen=True, slots=True)

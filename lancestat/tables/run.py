@@ -358,13 +358,16 @@ class TableRunner:
 
     def run(self, action: TableAction) -> NodeEnded:
         """Carry out an action until its statistics are published for the version they describe."""
-        result, fragments, rows = planned(action), 0, 0
+        result, fragments, rows, size_bytes = planned(action), 0, 0, 0
         for attempt in range(1, MAX_ATTEMPTS + 1):
             rows_by_fragment = {scan.fragment_id: scan.rows for scan in action.scans}
             fragments += len(rows_by_fragment)
             rows += sum(rows_by_fragment.values())
+            size_bytes += sum(scan.size_bytes for scan in action.scans)
             # What was read counts over all attempts.
-            result = replace(result, fragments_scanned=fragments, rows_scanned=rows)
+            result = replace(
+                result, fragments_scanned=fragments, rows_scanned=rows, bytes_scanned=size_bytes
+            )
             try:
                 done = self._table_stages(action, even_late=attempt == MAX_ATTEMPTS)
                 if done is not None:
@@ -444,7 +447,7 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
     )
     table = action.table
     live, versions = {table.identity: table.live}, {table.uri: table.version}
-    found = {**history_figures(done.record), "bytes_read": action.figures.bytes_scanned}
+    found = {**history_figures(done.record), "bytes_read": result.bytes_scanned}
     return NodeEnded(result, stored_record(done.record), found, live, versions)
 
 
