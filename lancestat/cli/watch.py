@@ -81,13 +81,10 @@ def watch(
         clock,
     )
     try:
-        with sole_watcher(project.state, clock) as renew:
+        with sole_watcher(project.state, clock):
             invocation.say(f"watching {project.spec.name}, target {project.spec.target.name}")
             for pause in watcher.rounds():
-                end = time.monotonic() + pause.total_seconds()
-                while (left := end - time.monotonic()) > 0:
-                    renew()
-                    time.sleep(min(left, 60.0))
+                time.sleep(pause.total_seconds())
     except KeyboardInterrupt as interrupt:
         # That of a run that was interrupted has its own.
         if Terminated not in (type(interrupt), type(interrupt.__cause__)):

@@ -11,6 +11,7 @@ import shutil
 import socket
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -305,6 +306,29 @@ class Lease:
 def abandoned(leased: Iterable[tuple[_T, Lease]]) -> Iterator[_T]:
     """Yield the things whose lease has ended: which garbage collection removes."""
     return (thing for thing, lease in leased if not lease.is_held())
+
+
+@contextmanager
+def renewed(
+    renew: Callable[[], object], every: timedelta, failed: Callable[[Exception], object]
+) -> Iterator[None]:
+    """Renew a lease in a thread of its own while the block runs; a failure ends nothing."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(every.total_seconds()):
+            try:
+                renew()
+            except Exception as error:
+                failed(error)
+
+    thread = threading.Thread(target=beat, name="lancestat-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def parse_instant(text: str) -> datetime:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from lancestat.errors import LancestatError, StateWatched
+from lancestat.lake.files import renewed
 from lancestat.lake.open import LatestVersions
 from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Plan, is_pending
@@ -129,12 +130,12 @@ class Watcher:
         return LatestVersions(uris)
 
 
-@contextmanager
-def sole_watcher(state: LanceState, clock: Callable[[], datetime]) -> Iterator[Callable[[], None]]:
-    """Be the one process that watches a state while the block runs.
+RENEWED_EVERY = timedelta(minutes=1)
 
-    Yields:
-        What shows that this process still lives, to be called more often than `LEASE`.
+
+@contextmanager
+def sole_watcher(state: LanceState, clock: Callable[[], datetime]) -> Iterator[None]:
+    """Be the one process that watches a state while the block runs.
 
     Raises:
         StateWatched: another process does.
@@ -148,6 +149,9 @@ def sole_watcher(state: LanceState, clock: Callable[[], datetime]) -> Iterator[C
         held[:] = [leases.add(clock().timestamp(), uuid4().hex[:12])]
         leases.remove(former)
 
+    def failed(error: Exception) -> None:
+        _log.warning("that this process watches is not recorded: %s", error)
+
     leases.remove(leases.files(is_held=False).values())
     others = leases.files(is_held=True)
     renew()
@@ -158,6 +162,8 @@ def sole_watcher(state: LanceState, clock: Callable[[], datetime]) -> Iterator[C
                 "another process watches this state",
                 hint="stop it first; one on another host that was killed counts for ten minutes",
             )
-        yield renew
+        # A run may take longer than the lease.
+        with renewed(renew, RENEWED_EVERY, failed):
+            yield
     finally:
         leases.remove(held)

@@ -15,7 +15,6 @@ import secrets
 import socket
 import stat
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -39,6 +38,7 @@ from lancestat.lake.files import (
     Process,
     Storage,
     parse_instant,
+    renewed,
     storage_at,
     this_process,
 )
@@ -289,23 +289,16 @@ def beating(
     store: Storage, folder: str, clock: Callable[[], datetime], every: timedelta = BEAT_EVERY
 ) -> Iterator[None]:
     """Renew the lease of a scratch folder in a thread of its own while the block runs."""
-    ended = threading.Event()
 
-    def beat() -> None:
-        while not ended.wait(every.total_seconds()):
-            try:
-                store.write(f"{folder}/{HEARTBEAT}", clock().isoformat())
-            except Exception as error:
-                # The join itself may still succeed.
-                _log.warning("the heartbeat of scratch failed: %s", redact_line(str(error)))
+    def failed(error: Exception) -> None:
+        # The join itself may still succeed.
+        _log.warning("the heartbeat of scratch failed: %s", redact_line(str(error)))
 
-    thread = threading.Thread(target=beat, name="lancestat-heartbeat", daemon=True)
-    thread.start()
-    try:
+    def renew() -> None:
+        store.write(f"{folder}/{HEARTBEAT}", clock().isoformat())
+
+    with renewed(renew, every, failed):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def lease_of(
