@@ -36,7 +36,7 @@ from lancestat.spec.monitors import (
     Watched,
 )
 from lancestat.state.history import HistoryPoint
-from lancestat.tables.expectations import Verdict
+from lancestat.tables.expectations import CheckVerdict
 from lancestat.tables.judgement import TableAssessment
 
 HISTORIES = 1000
@@ -141,7 +141,7 @@ def _last_day(habits: Habits) -> date:
     return end - timedelta(days=max(end.weekday() - 4, 0))
 
 
-def _verdict(watched: Watched, loads: list[Load], now: datetime) -> Verdict:
+def _verdict(watched: Watched, loads: list[Load], now: datetime) -> CheckVerdict:
     points = [
         HistoryPoint(
             "key", "t", "run", load.at, {"rows": load.rows, "columns": load.columns, "schema": "s"}
@@ -231,8 +231,8 @@ def _share(
             # The moment before the next load.
             loads, now = loads[:-1], loads[-1].at
         verdict = _verdict(watched, loads, now)
-        hits += verdict is Verdict.REFUTED
-        known += verdict is not Verdict.UNKNOWN
+        hits += verdict is CheckVerdict.REFUTED
+        known += verdict is not CheckVerdict.UNKNOWN
     return hits / max(known, 1), known / number
 
 

@@ -12,7 +12,7 @@ from lancestat.formats import count
 from lancestat.redact import Redactor
 from lancestat.report.tables import TableReport
 from lancestat.report.values import ProjectReport
-from lancestat.tables.expectations import CheckResult, Verdict
+from lancestat.tables.expectations import CheckResult, CheckVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class CheckReport(display.Rows):
     def counts(self) -> Mapping[str, int]:
         """How many checks have each verdict: `proved`, `refuted`, `unknown`."""
         numbers = Counter(check.verdict for _, check in self.checks)
-        return {verdict.value: numbers[verdict] for verdict in Verdict}
+        return {verdict.value: numbers[verdict] for verdict in CheckVerdict}
 
     @property
     def summary(self) -> str:

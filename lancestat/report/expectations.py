@@ -17,7 +17,7 @@ from lancestat.spec.expectations import Expectation, References, Severity
 from lancestat.spec.model import Reference, Table
 from lancestat.state.proofs import Proof, read_proofs
 from lancestat.state.store import StateReader
-from lancestat.tables.expectations import CheckResult, Known, Verdict, judge
+from lancestat.tables.expectations import CheckResult, CheckVerdict, Known, judge
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.node import TableObserver
 from lancestat.tables.relations import Containment
@@ -75,20 +75,16 @@ def checks_of(
     """
     facts, expected = StateFacts(assessment, state, other), assessment.spec.expect
     results = [judge(expectation, facts) for expectation in expected]
-    if all(result.verdict is not Verdict.UNKNOWN for result in results):
+    if all(result.verdict is not CheckVerdict.UNKNOWN for result in results):
         return tuple(results)
     proofs = read_proofs(state.folder, assessment.identity)
-    return tuple(
-        _remembered(result, known_proof(expectation, proofs, assessment, other))
-        for expectation, result in zip(expected, results, strict=True)
-    )
-
-
-def _remembered(result: CheckResult, proof: Proof | None) -> CheckResult:
-    if proof is None or result.verdict is not Verdict.UNKNOWN:
-        return result
-    verdict = Verdict.PROVED if proof.holds else Verdict.REFUTED
-    return replace(result, verdict=verdict, detail=proof.detail)
+    for place, (expectation, result) in enumerate(zip(expected, results, strict=True)):
+        if result.verdict is CheckVerdict.UNKNOWN:
+            proof = known_proof(expectation, proofs, assessment, other)
+            if proof is not None:
+                verdict = CheckVerdict.PROVED if proof.holds else CheckVerdict.REFUTED
+                results[place] = replace(result, verdict=verdict, detail=proof.detail)
+    return tuple(results)
 
 
 def known_proof(
@@ -98,15 +94,19 @@ def known_proof(
     other: OtherTable,
 ) -> Proof | None:
     """Return what was found by reading the rows as they are, None where they were not read."""
-    proof = proofs.get(expectation_digest(expectation))
+    proof = proofs.get(expectation_digest(expectation, assessment))
     is_same = proof is not None and proof.content == content_of(expectation, assessment, other)
     return proof if is_same else None
 
 
-def expectation_digest(expectation: Expectation) -> str:
-    """Return the same text for expectations that mean the same, whatever their severity."""
+def expectation_digest(expectation: Expectation, assessment: TableAssessment) -> str:
+    """Return the same text for expectations that mean the same, whatever their severity.
+
+    What was found may hold values, so that it differs where these are not to be shown.
+    """
     check = replace(expectation.check, severity=Severity.ERROR)
-    return hashlib.blake2b(repr(check).encode(), digest_size=12).hexdigest()
+    meaning = f"{check!r} {assessment.spec.show_values}"
+    return hashlib.blake2b(meaning.encode(), digest_size=12).hexdigest()
 
 
 def content_of(expectation: Expectation, assessment: TableAssessment, other: OtherTable) -> str:
@@ -145,7 +145,7 @@ def failed_checks(checks: Sequence[CheckResult]) -> list[Problem]:
     return [
         problem(_HEALTH[check.severity], f"check {check.check}: {check.detail}")
         for check in checks
-        if check.verdict is Verdict.REFUTED
+        if check.verdict is CheckVerdict.REFUTED
     ]
 
 

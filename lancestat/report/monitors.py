@@ -22,7 +22,7 @@ from lancestat.spec.monitors import (
 )
 from lancestat.state.history import NEWEST_KEPT, HistoryPoint
 from lancestat.tables.anomalies import LEAST_PAST, Expected, Sample, expected
-from lancestat.tables.expectations import CheckResult, Verdict
+from lancestat.tables.expectations import CheckResult, CheckVerdict
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.stored import SCHEMA_DIGITS
 
@@ -31,11 +31,11 @@ _LOADS_A_DAY = 1.5
 _DAY = timedelta(days=1)
 _NAMED = 3
 
-_Judged = tuple[Verdict, str]
+_Judged = tuple[CheckVerdict, str]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class Loaded:
     """A table after a load: when, its rows, and the figures of its columns by name.
 
     `schema` is the beginning of its hash, None where it is not known.
@@ -58,21 +58,21 @@ def monitor_checks(
     return tuple(_checked(monitor, states, assessment, now) for monitor in monitors)
 
 
-def _states(history: Sequence[HistoryPoint], assessment: TableAssessment) -> Iterator[State]:
+def _states(history: Sequence[HistoryPoint], assessment: TableAssessment) -> Iterator[Loaded]:
     """Yield the table as each run found it, and as it is now where no run has seen that."""
-    last: State | None = None
+    last: Loaded | None = None
     for point in history:
         rows = point.figures.get("rows")
         if isinstance(rows, int):
-            yield (last := State(point.at, rows, columns_of(point), point.figures.get("schema")))
+            yield (last := Loaded(point.at, rows, columns_of(point), point.figures.get("schema")))
     snapshot = assessment.snapshot
     schema, at = assessment.schema_hash[:SCHEMA_DIGITS], snapshot.committed_at
     if last is not None and at is not None and (snapshot.rows, schema) != (last.rows, last.schema):
-        yield State(max(at, last.at), snapshot.rows, {}, schema)
+        yield Loaded(max(at, last.at), snapshot.rows, {}, schema)
 
 
 def _checked(
-    monitor: Monitor, states: Sequence[State], assessment: TableAssessment, now: datetime
+    monitor: Monitor, states: Sequence[Loaded], assessment: TableAssessment, now: datetime
 ) -> CheckResult:
     match monitor.watched:
         case SchemaChanges():
@@ -88,13 +88,13 @@ def _checked(
     return CheckResult(monitor.name, verdict, severity, detail, where, is_provable=False)
 
 
-def _recent(states: Sequence[State], settings: Anomalies, now: datetime) -> list[State]:
+def _recent(states: Sequence[Loaded], settings: Anomalies, now: datetime) -> list[Loaded]:
     """Return the table after each load of the past that counts."""
     recent = [state for state in states if state.at >= now - settings.training_period]
     return recent[:1] + [after for before, after in pairwise(recent) if _is_load(before, after)]
 
 
-def _is_load(before: State, after: State) -> bool:
+def _is_load(before: Loaded, after: Loaded) -> bool:
     """Whether rows have changed: their number, or what both runs know of columns."""
     return before.rows != after.rows or any(
         value != before.columns[name].get(key, value)
@@ -104,24 +104,24 @@ def _is_load(before: State, after: State) -> bool:
     )
 
 
-def _schema(states: Sequence[State], assessment: TableAssessment) -> _Judged:
+def _schema(states: Sequence[Loaded], assessment: TableAssessment) -> _Judged:
     if len(states) < 2:
         return _too_few("runs", len(states), 2)
     # A change is told until the table changes again.
     at = next((n for n in range(len(states) - 1, 0, -1) if _is_new(*states[n - 1 : n + 1])), 1)
     before, after = states[at - 1 : at + 1]
     if before.schema is None or before.schema == after.schema:
-        return Verdict.PROVED, "the schema is as it was before the last change of the table"
+        return CheckVerdict.PROVED, "the schema is as it was before the last change of the table"
     names = {field.name for field in assessment.snapshot.fields}
     gone = sorted(before.columns.keys() - names)
     new = sorted(names - before.columns.keys()) if before.columns else []
     parts = [f"without {named(gone[:_NAMED])}"] if gone else []
     parts += [f"with {named(new[:_NAMED])}"] if new else []
     what = f": {', '.join(parts)}" if parts else ""
-    return Verdict.REFUTED, f"the schema has changed, {_since(after.at)}{what}"
+    return CheckVerdict.REFUTED, f"the schema has changed, {_since(after.at)}{what}"
 
 
-def _is_new(before: State, after: State) -> bool:
+def _is_new(before: Loaded, after: Loaded) -> bool:
     return before.schema != after.schema or _is_load(before, after)
 
 
@@ -130,7 +130,7 @@ def _since(at: datetime) -> str:
 
 
 def _too_few(what: str, found: int, least: int) -> _Judged:
-    return Verdict.UNKNOWN, f"{count(found)} of the {least} {what} that are needed to say so"
+    return CheckVerdict.UNKNOWN, f"{count(found)} of the {least} {what} that are needed to say so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +141,23 @@ class _Buckets:
     still grow.
     """
 
-    states: Sequence[State]
+    states: Sequence[Loaded]
     are_days: bool
     is_open: bool
 
     @classmethod
-    def of(cls, states: Sequence[State], now: datetime) -> _Buckets:
-        days: dict[date, State] = {state.at.date(): state for state in states}
+    def of(cls, states: Sequence[Loaded], now: datetime) -> _Buckets:
+        days: dict[date, Loaded] = {state.at.date(): state for state in states}
         if len(states) <= _LOADS_A_DAY * len(days):
             return cls(states[-NEWEST_KEPT:], are_days=False, is_open=False)
         first, last = min(days), max(days)
-        every: list[State] = []
+        every: list[Loaded] = []
         for number in range((last - first).days + 1):
             day = first + number * _DAY
             state = days.get(day)
             if state is None:
                 at = every[-1].at.replace(year=day.year, month=day.month, day=day.day)
-                state = State(at, every[-1].rows, every[-1].columns, every[-1].schema)
+                state = Loaded(at, every[-1].rows, every[-1].columns, every[-1].schema)
             every.append(state)
         return cls(every, are_days=True, is_open=last == now.date())
 
@@ -165,7 +165,7 @@ class _Buckets:
     def noun(self) -> str:
         return "days" if self.are_days else "loads"
 
-    def changes(self, value: Callable[[State], float | None]) -> list[Sample]:
+    def changes(self, value: Callable[[Loaded], float | None]) -> list[Sample]:
         """Return how much a figure grew in each bucket that has it."""
         found = []
         for before, after in pairwise(self.states):
@@ -174,7 +174,7 @@ class _Buckets:
                 found.append(Sample(new - old, after.at.weekday()))
         return found
 
-    def levels(self, value: Callable[[State], float | None]) -> list[Sample]:
+    def levels(self, value: Callable[[Loaded], float | None]) -> list[Sample]:
         """Return a figure at the end of each bucket that has it, without the first state."""
         pairs = ((value(state), state.at.weekday()) for state in self.states[1:])
         return [Sample(level, weekday) for level, weekday in pairs if level is not None]
@@ -189,12 +189,12 @@ def _usual(
     return expected(past, last.weekday, sensitivity=sensitivity, checks=checks, noise=noise)
 
 
-def _volume(settings: Anomalies, states: Sequence[State], now: datetime) -> _Judged:
+def _volume(settings: Anomalies, states: Sequence[Loaded], now: datetime) -> _Judged:
     buckets = _Buckets.of(states, now)
     if not buckets.is_open:
         return _judged_volume(settings, buckets)
     judged = _judged_volume(settings, buckets)
-    if judged[0] is Verdict.REFUTED:
+    if judged[0] is CheckVerdict.REFUTED:
         return judged
     # Of a day that goes on, only too much is known to be unusual; the one before has ended.
     return _judged_volume(settings, replace(buckets, states=buckets.states[:-1], is_open=False))
@@ -229,7 +229,7 @@ def _judged_volume(settings: Anomalies, buckets: _Buckets) -> _Judged:
     what = "there are" if is_replaced else "the number of rows changed by"
     when = "on the last day" if buckets.are_days else "with the last load"
     return (
-        Verdict.PROVED if is_well else Verdict.REFUTED,
+        CheckVerdict.PROVED if is_well else CheckVerdict.REFUTED,
         f"{what} {text(value)}{' rows' if is_replaced else ''} {when}; usual are {text(low)} to "
         f"{text(high)}, of {count(len(past))} {buckets.noun}",
     )
@@ -239,7 +239,7 @@ def _signed(value: float) -> str:
     return f"{round(value):+,}" if round(value) else "0"
 
 
-def _freshness(settings: Anomalies, states: Sequence[State], now: datetime) -> _Judged:
+def _freshness(settings: Anomalies, states: Sequence[Loaded], now: datetime) -> _Judged:
     loads = states[-NEWEST_KEPT:]
     gaps = [
         Sample(_log_seconds(after.at - before.at), before.at.weekday())
@@ -256,7 +256,7 @@ def _freshness(settings: Anomalies, states: Sequence[State], now: datetime) -> _
     is_well = gap <= longest
     past = f"{count(len(gaps))} gaps"
     return (
-        Verdict.PROVED if is_well else Verdict.REFUTED,
+        CheckVerdict.PROVED if is_well else CheckVerdict.REFUTED,
         f"the table last changed {age(gap)} ago; usual are up to {age(longest)}, of {past}",
     )
 
@@ -265,7 +265,7 @@ def _log_seconds(gap: timedelta) -> float:
     return math.log(max(gap.total_seconds(), 1.0))
 
 
-def _share_of_nulls(state: State, column: dict[str, Any]) -> float | None:
+def _share_of_nulls(state: Loaded, column: dict[str, Any]) -> float | None:
     nulls = column.get("null_count")
     return None if nulls is None or not state.rows else nulls / state.rows
 
@@ -282,7 +282,7 @@ def _number(column: dict[str, Any], key: str) -> float | None:
 # least differences that mean something given the figure, and its text.
 _Figure = tuple[
     str,
-    Callable[[State, dict[str, Any]], float | None],
+    Callable[[Loaded, dict[str, Any]], float | None],
     bool,
     Callable[[float], float],
     Callable[[float], str],
@@ -321,7 +321,7 @@ _FIGURES: Sequence[_Figure] = (
 )
 
 
-def _columns(settings: ColumnAnomalies, states: Sequence[State], now: datetime) -> _Judged:
+def _columns(settings: ColumnAnomalies, states: Sequence[Loaded], now: datetime) -> _Judged:
     # What no run has seen has no figures of columns.
     buckets = _Buckets.of([state for state in states if state.columns], now)
     known = buckets.states[-1].columns if buckets.states else {}
@@ -344,9 +344,9 @@ def _columns(settings: ColumnAnomalies, states: Sequence[State], now: datetime) 
             found.append(f"{title} of {name} is {text(value)}, usual are {span}")
     if not found:
         what = f"{count(len(series))} figures of {count(len(names), 'column')}"
-        return Verdict.PROVED, f"{what} are as in {count(past)} {buckets.noun}"
+        return CheckVerdict.PROVED, f"{what} are as in {count(past)} {buckets.noun}"
     more = f" and {count(len(found) - _NAMED)} more" if len(found) > _NAMED else ""
-    return Verdict.REFUTED, f"{'; '.join(found[:_NAMED])}{more}"
+    return CheckVerdict.REFUTED, f"{'; '.join(found[:_NAMED])}{more}"
 
 
 def _series(
@@ -355,7 +355,7 @@ def _series(
     """Yield the samples of a figure of a column, and its level, where it has any."""
     _, value, is_growth, _, _ = figure
 
-    def of(state: State) -> float | None:
+    def of(state: Loaded) -> float | None:
         column = state.columns.get(name)
         return None if column is None else value(state, column)
 

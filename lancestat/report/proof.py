@@ -7,7 +7,6 @@ rows of the columns. The state remembers what was found for as long as the colum
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError
 from lancestat.formats import count
+from lancestat.lake.open import open_pinned
 from lancestat.report.expectations import (
     StateFacts,
     content_of,
@@ -47,7 +47,7 @@ from lancestat.spec.table import ColumnPattern, ColumnRule, ColumnSelection
 from lancestat.state.proofs import Proof, read_proofs, write_proofs
 from lancestat.state.store import LanceState
 from lancestat.tables.action import ReadFragments, ReusePartials, TableAction
-from lancestat.tables.expectations import CheckResult, Known, Verdict, is_within, judge
+from lancestat.tables.expectations import CheckResult, CheckVerdict, Known, is_within, judge
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.node import TableObserver
 from lancestat.tables.planner import NOTHING_STORED, read_missing
@@ -56,8 +56,6 @@ from lancestat.tables.statistics.partial import EMPTY_PARTIAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_log = logging.getLogger("lancestat.check")
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ class _Prover:
         unknown = [
             each
             for each in table.expect
-            if judge(each, facts).verdict is Verdict.UNKNOWN
+            if judge(each, facts).verdict is CheckVerdict.UNKNOWN
             and known_proof(each, proofs, assessment, other) is None
         ]
         if not unknown:
@@ -135,20 +133,20 @@ class _Prover:
         try:
             for expectation in unknown:
                 result = judge(expectation, read)
-                if result.verdict is Verdict.UNKNOWN:
+                if result.verdict is CheckVerdict.UNKNOWN:
                     result = self._by_spark(expectation, assessment, result)
-                if result.verdict is not Verdict.UNKNOWN:
+                if result.verdict is not CheckVerdict.UNKNOWN:
                     proof = Proof(
-                        expectation=expectation_digest(expectation),
+                        expectation=expectation_digest(expectation, assessment),
                         content=content_of(expectation, assessment, other),
-                        holds=result.verdict is Verdict.PROVED,
+                        holds=result.verdict is CheckVerdict.PROVED,
                         detail=result.detail,
                         made_at=self.context.clock(),
                     )
                     proofs[proof.expectation] = proof
         finally:
             # What was found before reading failed or was interrupted is not read again.
-            declared = {expectation_digest(each) for each in table.expect}
+            declared = {expectation_digest(each, assessment) for each in table.expect}
             kept = [proof for digest, proof in proofs.items() if digest in declared]
             with state.writing():
                 write_proofs(state.folder, assessment.identity, kept)
@@ -225,7 +223,11 @@ class _Prover:
                 if isinstance(check, References) and other is not None:
                     theirs = self._rows(session, other, check.to)
                 holds, detail = _queried(check, frame, theirs)
-        verdict = Verdict.PROVED if holds else Verdict.REFUTED
+            for read in filter(None, (assessment, other)):
+                # The version that was read is of another dataset if that took its place meanwhile.
+                pin = read.snapshot.pin
+                open_pinned(pin, storage_options=self.context.options.of(pin.uri))
+        verdict = CheckVerdict.PROVED if holds else CheckVerdict.REFUTED
         return replace(result, verdict=verdict, detail=detail)
 
     def _rows(

@@ -48,8 +48,19 @@ _ABOUT_COLUMN = "The column."
 _ABOUT_SEVERITY = "Whether it is a warning or an error where it does not hold."
 
 
+class _OfColumn:
+    """What expectations of one column have in common with those of several."""
+
+    __slots__ = ()
+    column: str
+
+    @property
+    def columns(self) -> Columns:
+        return (self.column,)
+
+
 @resource
-class NotNull:
+class NotNull(_OfColumn):
     """No row has a null in a column."""
 
     name: ClassVar[str] = "not_null"
@@ -57,10 +68,6 @@ class NotNull:
     severity: Severity = key(SEVERITY, _ABOUT_SEVERITY, default=Severity.ERROR)
 
     declares: ClassVar[Resource] = Resource("a mapping with 'column' and 'severity'")
-
-    @property
-    def columns(self) -> Columns:
-        return (self.column,)
 
 
 @resource
@@ -75,7 +82,7 @@ class Unique:
 
 
 @resource
-class Between:
+class Between(_OfColumn):
     """No value of a column is below `min` or above `max`."""
 
     name: ClassVar[str] = "between"
@@ -86,13 +93,9 @@ class Between:
 
     declares: ClassVar[Resource] = Resource("a mapping with 'column', 'min' and 'max'")
 
-    @property
-    def columns(self) -> Columns:
-        return (self.column,)
-
 
 @resource
-class AcceptedValues:
+class AcceptedValues(_OfColumn):
     """All values of a column are among some."""
 
     name: ClassVar[str] = "accepted_values"
@@ -104,10 +107,6 @@ class AcceptedValues:
     severity: Severity = key(SEVERITY, _ABOUT_SEVERITY, default=Severity.ERROR)
 
     declares: ClassVar[Resource] = Resource("a mapping with 'column' and 'values'")
-
-    @property
-    def columns(self) -> Columns:
-        return (self.column,)
 
 
 @resource
@@ -124,7 +123,7 @@ class RowCount:
 
 
 @resource
-class MaxNullShare:
+class MaxNullShare(_OfColumn):
     """At most a share of the rows has a null in a column."""
 
     name: ClassVar[str] = "max_null_share"
@@ -134,13 +133,9 @@ class MaxNullShare:
 
     declares: ClassVar[Resource] = Resource("a mapping with 'column' and 'share'")
 
-    @property
-    def columns(self) -> Columns:
-        return (self.column,)
-
 
 @resource
-class DistinctBetween:
+class DistinctBetween(_OfColumn):
     """A column has at least `min` and at most `max` distinct values, nulls aside."""
 
     name: ClassVar[str] = "distinct_between"
@@ -150,10 +145,6 @@ class DistinctBetween:
     severity: Severity = key(SEVERITY, _ABOUT_SEVERITY, default=Severity.ERROR)
 
     declares: ClassVar[Resource] = Resource("a mapping with 'column', 'min' and 'max'")
-
-    @property
-    def columns(self) -> Columns:
-        return (self.column,)
 
 
 @resource

@@ -35,7 +35,7 @@ from lancestat.tables.statistics.column_type import (
 from lancestat.tables.statistics.partial import ColumnPartial
 
 
-class Verdict(StringEnum):
+class CheckVerdict(StringEnum):
     """Whether an expectation holds; the spelling is a contract."""
 
     PROVED = "proved"
@@ -52,7 +52,7 @@ class CheckResult:
     """
 
     check: str
-    verdict: Verdict
+    verdict: CheckVerdict
     severity: Severity
     detail: str
     location: Location | None = None
@@ -71,7 +71,7 @@ class CheckResult:
     @property
     def is_failed(self) -> bool:
         """Whether it is refuted, and that is an error."""
-        return self.verdict is Verdict.REFUTED and self.severity is Severity.ERROR
+        return self.verdict is CheckVerdict.REFUTED and self.severity is Severity.ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class Facts(Protocol):
         """Return what is known of a reference."""
 
 
-_Judged = tuple[Verdict, str]
-_PROVED, _REFUTED, _UNKNOWN = Verdict.PROVED, Verdict.REFUTED, Verdict.UNKNOWN
+_Judged = tuple[CheckVerdict, str]
+_PROVED, _REFUTED, _UNKNOWN = CheckVerdict.PROVED, CheckVerdict.REFUTED, CheckVerdict.UNKNOWN
 
 
 def judge(expectation: Expectation, facts: Facts) -> CheckResult:

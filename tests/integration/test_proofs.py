@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from lancestat.report import proof
 from tests.runs.world import write_project
 
 pytestmark = pytest.mark.spark
@@ -74,3 +76,22 @@ def test_spark_compares_what_statistics_cannot(tmp_path: Path, spark: SparkSessi
     later = {check.check: check.verdict.value for _, check in project.check().checks}
     assert later["references(customer to customers)"] == "unknown"
     assert later["unique(id)"] == "proved"
+
+
+def test_rows_of_a_table_made_again_prove_nothing(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "orders.lance")
+    lance.write_dataset(pa.table({"id": [[1.0]] * 3}), uri)
+    expect = [{"unique": "id"}]
+    project = write_project(tmp_path, {"name": "orders", "uri": "orders.lance", "expect": expect})
+
+    def replaced(*arguments: object) -> tuple[bool, str]:
+        shutil.rmtree(uri)
+        lance.write_dataset(pa.table({"id": [[2.0]] * 3}), uri)
+        return True, "no two rows are equal"
+
+    monkeypatch.setattr(proof, "_queried", replaced)
+    checked = project.check(prove=True, session=spark)
+    assert list(checked.errors) == ["orders"]
+    assert [check.verdict.value for _, check in checked.checks] == ["unknown"]

@@ -134,6 +134,21 @@ def test_another_expectation_is_another_question(project: Project, tmp_path: Pat
     assert verdicts(write_project(tmp_path, {**ORDERS, "expect": mild})) == {"unique(id)": "proved"}
 
 
+def test_values_that_were_found_are_not_shown_later(project: Project, tmp_path: Path) -> None:
+    # Between the bounds, so that only reading finds it.
+    made = rows(0, 60, status=[["done", "lost", "open"][n % 3] for n in range(60)])
+    lance.write_dataset(made, str(tmp_path / "orders.lance"), mode="overwrite")
+    project.run().raise_for_status()
+    verdicts(project, prove=True)
+    shown = {check.check: check.detail for _, check in project.check().checks}
+    assert shown["accepted_values(status)"] == "'lost' is a value"
+    hidden = write_project(tmp_path, {**ORDERS, "show_values": False})
+    details = [check.detail for _, check in hidden.check().checks]
+    assert not any("lost" in detail for detail in details)
+    again = [check.detail for _, check in hidden.check(prove=True).checks]
+    assert "one that is not shown is a value" in again
+
+
 def test_a_proof_that_cannot_be_read_is_none(project: Project, tmp_path: Path) -> None:
     assert verdicts(project, prove=True) == ALL_PROVED
     [file] = (tmp_path / "state" / "checks").iterdir()

@@ -28,13 +28,13 @@ from lancestat.spec.expectations import (
     Unique,
 )
 from lancestat.spec.model import Reference
-from lancestat.tables.expectations import Known, Verdict, judge
+from lancestat.tables.expectations import CheckVerdict, Known, judge
 from lancestat.tables.relations import Containment
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.kernel import Request, reduce_batches
 from lancestat.tables.statistics.partial import merge
 
-PROVED, REFUTED, UNKNOWN = Verdict.PROVED, Verdict.REFUTED, Verdict.UNKNOWN
+PROVED, REFUTED, UNKNOWN = CheckVerdict.PROVED, CheckVerdict.REFUTED, CheckVerdict.UNKNOWN
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Rows:
         return self.references[reference.table]
 
 
-def verdict(check: Check, rows: Rows) -> Verdict:
+def verdict(check: Check, rows: Rows) -> CheckVerdict:
     return judge(Expectation(check=check), rows).verdict
 
 
