@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -31,6 +32,7 @@ from lancestat.errors import (
 from lancestat.formats import visible
 from lancestat.logs import redact_logs, without_secrets
 from lancestat.spec import PAGES
+from lancestat.spec.budget import Budget
 from lancestat.spec.graph import select as select_nodes
 from lancestat.spec.load import load_project
 from lancestat.spec.model import (
@@ -219,6 +221,8 @@ class Project:
         exclude: str | Sequence[str] | None = None,
         *,
         full_refresh: bool = False,
+        max_bytes: int | None = None,
+        max_minutes: float | None = None,
     ) -> Plan:
         """Return what `run` would do, and why. Datasets are opened; Spark is not started.
 
@@ -226,9 +230,12 @@ class Project:
             select: Selectors of nodes; None selects all.
             exclude: Selectors of nodes to leave out.
             full_refresh: Whether to plan as if nothing were known yet.
+            max_bytes: How much may be read of tables, in place of the target's `budget`.
+            max_minutes: How long a run may begin nodes, in place of the target's `budget`.
         """
         self.discover()
-        return self._observer().plan(self.nodes(select, exclude), full_refresh=full_refresh)
+        observer = self._rationed(self._observer(), max_bytes, max_minutes)
+        return observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
 
     def save_plan(
         self,
@@ -237,6 +244,8 @@ class Project:
         exclude: str | Sequence[str] | None = None,
         *,
         full_refresh: bool = False,
+        max_bytes: int | None = None,
+        max_minutes: float | None = None,
     ) -> Plan:
         """Plan, and write the plan to a file for `load_plan`. Replaces an older plan file.
 
@@ -245,6 +254,8 @@ class Project:
             select: See `plan`.
             exclude: See `plan`.
             full_refresh: See `plan`.
+            max_bytes: See `plan`.
+            max_minutes: See `plan`.
 
         Raises:
             PlaceOccupied: There is something other than a plan file at `path`.
@@ -254,7 +265,9 @@ class Project:
 
         check_path("path", path)
         self.discover()
-        return self._plan_store.save(Path(path), PlanOptions.of(select, exclude, full_refresh))
+        budget = self._budget(max_bytes, max_minutes)
+        options = PlanOptions.of(select, exclude, full_refresh, budget)
+        return self._plan_store.save(Path(path), options)
 
     def load_plan(self, path: str | Path) -> Plan:
         """Return the plan from a file, if nothing that it depends on has changed since.
@@ -280,6 +293,8 @@ class Project:
         threads: int | None = None,
         fail_fast: bool = False,
         full_refresh: bool = False,
+        max_bytes: int | None = None,
+        max_minutes: float | None = None,
         on_event: Listener | None = None,
         session: SparkSession | None = None,
         ends_process: bool = False,
@@ -295,17 +310,21 @@ class Project:
             threads: How many nodes to work on concurrently.
             fail_fast: Whether to start no further nodes after one has failed.
             full_refresh: Without a plan, whether to read everything again.
+            max_bytes: Without a plan, see `plan`.
+            max_minutes: Without a plan, see `plan`.
             on_event: Gets what happens (`lancestat.events`), from several threads.
             session: The classic or Spark Connect session to use, instead of the thread's or the
                 target's. A plan made by `plan` may still read small tables in this process.
             ends_process: Whether the process exits next, so that nothing waits for Spark to stop.
         """
-        _check_plan(plan, select, exclude)
+        _check_plan(plan, select, exclude, max_bytes, max_minutes)
         if plan is None:
             self.discover()
         self._discovered()
         execute, observer = self._execution(threads, fail_fast, on_event, session, ends_process)
-        plan = plan or observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
+        if plan is None:
+            observer = self._rationed(observer, max_bytes, max_minutes)
+            plan = observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
         return execute(plan, "run")
 
     def runs(self, limit: int | None = None) -> tuple[PastRun, ...]:
@@ -334,6 +353,8 @@ class Project:
         *,
         threads: int | None = None,
         fail_fast: bool = False,
+        max_bytes: int | None = None,
+        max_minutes: float | None = None,
         on_event: Listener | None = None,
         session: SparkSession | None = None,
         ends_process: bool = False,
@@ -346,6 +367,8 @@ class Project:
             unfinished: What `unfinished` returned; None looks it up.
             threads: See `run`.
             fail_fast: See `run`.
+            max_bytes: See `plan`.
+            max_minutes: See `plan`.
             on_event: See `run`.
             session: See `run`.
             ends_process: See `run`.
@@ -362,6 +385,7 @@ class Project:
             if node.name in remaining.nodes or (isinstance(node, Table) and node.source in failed)
         )
         execute, observer = self._execution(threads, fail_fast, on_event, session, ends_process)
+        observer = self._rationed(observer, max_bytes, max_minutes)
         plan = observer.plan(nodes, full_refresh=remaining.full_refresh)
         return execute(plan, "retry")
 
@@ -393,6 +417,7 @@ class Project:
         if columns is not None:
             check_names("columns", columns)
         if columns is None and not all_columns:
+            # What is asked for by name is done, whatever it costs.
             plan = self._observer().plan(self.nodes(table))
             return self.run(plan, on_event=on_event, session=session)
         everything = replace(
@@ -412,7 +437,8 @@ class Project:
         # Its sources have been looked up.
         spec = replace(self.spec, nodes=nodes, sources=())
         other = Project(spec, clock=self._clock, state=self.state)
-        return other.run(other.plan(table), on_event=on_event, session=session)
+        plan = other._observer().plan(other.nodes(table))
+        return other.run(plan, on_event=on_event, session=session)
 
     def spark(self) -> SparkSession:
         """Return a session of the target, with the cost-based optimizer on and tables attached.
@@ -818,11 +844,45 @@ class Project:
             spark_start_seconds=start_seconds(target) if session is None else 0.0,
         )
 
+    def _rationed(
+        self, observer: Observer, max_bytes: int | None, max_minutes: float | None
+    ) -> Observer:
+        """Return an observer whose plans keep to the budget."""
+        budget = self._budget(max_bytes, max_minutes)
+        return replace(observer, budget=budget, uses=self._uses)
+
+    def _budget(self, max_bytes: int | None, max_minutes: float | None) -> Budget:
+        check_whole("max_bytes", max_bytes, 0)
+        is_span = max_minutes is None or (is_number(max_minutes) and max_minutes > 0)
+        check("max_minutes", max_minutes, is_span, "a number above 0, or None")
+        budget = self.spec.target.budget
+        return Budget(
+            bytes=budget.bytes if max_bytes is None else max_bytes,
+            minutes=budget.minutes if max_minutes is None else max_minutes,
+        )
+
+    def _uses(self) -> Mapping[str, int]:
+        """Return by table how many queries used it, as far as sessions have recorded them."""
+        folder = self.spec.target.query_log
+        if folder is None or not Path(folder).exists():
+            return {}
+        from lancestat.runs.discover import located
+        from lancestat.workload.spark_events import read_workload
+        from lancestat.workload.tables import declared_names
+
+        scanned = read_workload([Path(folder)]).workload.tables
+        spec, _ = located(self.spec, ())
+        uses = Counter[str]()
+        for name, table in declared_names(scanned, spec.tables).items():
+            uses[table] += scanned[name].queries
+        return uses
+
     @property
     def _plan_store(self) -> PlanStore:
         from lancestat.runs.plan_file import PlanStore
 
-        return PlanStore(self._observer(), self.nodes, __version__)
+        observer = replace(self._observer(), uses=self._uses)
+        return PlanStore(observer, self.nodes, __version__)
 
     def _execution(
         self,
@@ -876,7 +936,7 @@ class Project:
         raise UnknownTable(f"no table '{name}' is declared", hint=hint)
 
 
-def _check_plan(plan: object, select: object, exclude: object) -> None:
+def _check_plan(plan: object, select: object, exclude: object, *budget: object) -> None:
     from lancestat.runs.actions import Plan
 
     hint = f"select={plan!r}" if isinstance(plan, str) else None
@@ -885,3 +945,5 @@ def _check_plan(plan: object, select: object, exclude: object) -> None:
     check_selectors(select=select, exclude=exclude)
     if plan is not None and not (select is None and exclude is None):
         raise InvalidArgument("select and exclude go without a plan, which has its nodes already")
+    if plan is not None and any(bound is not None for bound in budget):
+        raise InvalidArgument("max_bytes and max_minutes go without a plan, which has its budget")

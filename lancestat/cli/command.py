@@ -372,6 +372,38 @@ def execution_options(function: F) -> F:
     )(function)
 
 
+def budget_options(function: F) -> F:
+    """Declare `--max-bytes` and `--max-minutes`, which override the budget of the target."""
+
+    def size_in_bytes(
+        context: click.Context, parameter: click.Parameter, text: str | None
+    ) -> int | None:
+        import re
+
+        from lancestat.spec.declaration import SIZE
+
+        if text is None:
+            return None
+        if text.isascii() and text.isdigit():
+            return int(text)
+        if not re.match(str(SIZE.keywords["pattern"]), text) or SIZE.read is None:
+            raise click.BadParameter(f"{text!r} is not {SIZE.title}.")
+        return int(SIZE.read(text))
+
+    function = click.option(
+        "--max-minutes",
+        type=click.FloatRange(min=0, min_open=True, max=1_000_000),
+        metavar="N",
+        help="Begin nothing more after N minutes (default: the target's budget).",
+    )(function)
+    return click.option(
+        "--max-bytes",
+        callback=size_in_bytes,
+        metavar="SIZE",
+        help="Read at most so much of tables, such as 100GB (default: the target's budget).",
+    )(function)
+
+
 def set_up_logging(*, quiet: bool, verbose: bool) -> None:
     """Print warnings to stderr; with `verbose` all that is logged, with `quiet` errors only."""
     import logging

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,7 @@ from lancestat.cli.command import (
     MakeArtifacts,
     Selectors,
     artifact_options,
+    budget_options,
     command,
     execution_options,
     path_option,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @command(PlanView)
 @selection_options
 @click.option("--full-refresh", is_flag=True, help="Plan as if nothing were known yet.")
+@budget_options
 @click.option("--check", is_flag=True, help="Exit with 3 if there is anything to do.")
 @path_option("--out", help="Also write the plan to a file, for 'run --plan-file FILE'.")
 @artifact_options
@@ -49,6 +51,7 @@ def plan(
     check: bool,
     out: Path | None,
     artifacts: MakeArtifacts,
+    **budget: Any,
 ) -> ExitCode | None:
     """Show what a run would do, and why. Opens datasets, starts no Spark."""
     from lancestat.presentation.words import is_blocked, pending
@@ -56,9 +59,9 @@ def plan(
     project = invocation.project()
     written = artifacts(project)
     if out is None:
-        made = project.plan(select, exclude, full_refresh=full_refresh)
+        made = project.plan(select, exclude, full_refresh=full_refresh, **budget)
     else:
-        made = project.save_plan(out, select, exclude, full_refresh=full_refresh)
+        made = project.save_plan(out, select, exclude, full_refresh=full_refresh, **budget)
     if written is not None:
         written.planned(made)
     policies = {table.name: table.policy for table in project.spec.tables}
@@ -78,6 +81,7 @@ def plan(
     help="Run exactly what 'plan --out FILE' wrote, with the options given there; refused if "
     "the project, a dataset or the state has changed since.",
 )
+@budget_options
 @execution_options
 @artifact_options
 def run(
@@ -86,20 +90,24 @@ def run(
     exclude: Selectors,
     full_refresh: bool,
     plan_file: Path | None,
+    max_bytes: int | None,
+    max_minutes: float | None,
     artifacts: MakeArtifacts,
     **options: object,
 ) -> ExitCode | None:
     """Bring statistics and joins up to date."""
-    if plan_file is not None and (select or exclude or full_refresh):
+    budget: dict[str, Any] = {"max_bytes": max_bytes, "max_minutes": max_minutes}
+    is_planned = select or exclude or full_refresh or any(v is not None for v in budget.values())
+    if plan_file is not None and is_planned:
         raise click.UsageError(
-            "--plan-file cannot be combined with --select, --exclude and --full-refresh; pass "
-            "them to 'plan --out'."
+            "--plan-file cannot be combined with --select, --exclude, --full-refresh, --max-bytes "
+            "and --max-minutes; pass them to 'plan --out'."
         )
     project = invocation.project()
     if plan_file is not None:
         plan = project.load_plan(plan_file)
     else:
-        plan = project.plan(select, exclude, full_refresh=full_refresh)
+        plan = project.plan(select, exclude, full_refresh=full_refresh, **budget)
     return run_nodes(
         invocation,
         artifacts(project),
@@ -111,6 +119,7 @@ def run(
 
 
 @command(RunView)
+@budget_options
 @execution_options
 @artifact_options
 def retry(invocation: Invocation, artifacts: MakeArtifacts, **options: object) -> ExitCode | None:

@@ -14,6 +14,7 @@ from lancestat.cli.command import (
     MakeArtifacts,
     Selectors,
     artifact_options,
+    budget_options,
     command,
     execution_options,
     selection_options,
@@ -38,6 +39,7 @@ def _interval(context: click.Context, parameter: click.Parameter, text: str) -> 
     metavar="DURATION",
     help="How long to wait between two looks.",
 )
+@budget_options
 @execution_options
 @artifact_options
 def watch(
@@ -45,6 +47,8 @@ def watch(
     select: Selectors,
     exclude: Selectors,
     interval: timedelta,
+    max_bytes: int | None,
+    max_minutes: float | None,
     artifacts: MakeArtifacts,
     **options: Any,
 ) -> None:
@@ -75,7 +79,7 @@ def watch(
 
     watcher = Watcher(
         lambda: (project.spec, project.nodes(select, exclude)),
-        lambda: project.plan(select, exclude),
+        lambda: project.plan(select, exclude, max_bytes=max_bytes, max_minutes=max_minutes),
         execute,
         interval,
         clock,

@@ -44,7 +44,7 @@ from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action, OnStage, StageProgress
 from lancestat.runs.events import StageReached
 from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
-from lancestat.runs.node import NodeEnded
+from lancestat.runs.node import NodeEnded, NodeRunner
 from lancestat.runs.result import Status, planned
 from lancestat.spark.failure import SessionLostError
 from lancestat.spark.session import RunSession, remote_of
@@ -179,14 +179,11 @@ def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinRunner:
+class JoinRunner(NodeRunner):
     """Runs actions on joins."""
 
     context: RunContext
     open_join: OpenJoin
-
-    def cancel(self) -> None:
-        """Do nothing: joins run on Spark."""
 
     def run(self, action: JoinAction) -> NodeEnded | Action:
         """Carry out a join, planning it again where a side was replaced while it was read."""

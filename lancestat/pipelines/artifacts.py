@@ -51,7 +51,7 @@ VERSION = 1
 """Rises where a meaning changes. Members may be added at any time."""
 
 
-Ended = Literal["success", "error", "skipped", "interrupted"]
+Ended = Literal["success", "error", "skipped", "interrupted", "deferred"]
 
 
 class Metadata(msgspec.Struct):

@@ -40,6 +40,8 @@ _TONES = {
     "restamp": "note",
     "skip": "note",
     "not run": "note",
+    "defer": "note",
+    "deferred": "note",
     "blocked": "error",
     "failed": "error",
     "added": "ok",

@@ -67,6 +67,7 @@ _OF_PAST = {
     "error": "failed",
     "skipped": "not run",
     "interrupted": "stopped",
+    "defer": "deferred",
 }
 
 

@@ -38,6 +38,7 @@ _TONES: dict[str, dict[str, object]] = {
     "refresh": {"fg": "yellow"},
     "restamp": {"fg": "cyan"},
     "skip": {"dim": True},
+    "defer": {"fg": "cyan"},
     "blocked": {"fg": "red"},
     "error": {"fg": "red"},
     "success": {"fg": "green"},

@@ -201,7 +201,7 @@ def node_lines(results: Sequence[NodeResult], page: views.Page) -> list[str]:
 
 def _run_cells(node: NodeResult) -> tuple[str, ...]:
     """Return symbol, action and name; what was read, what was published, how long it took."""
-    is_left = node.end in ("not run", "stopped")
+    is_left = node.end in ("not run", "stopped", "deferred")
     tone = "error" if node.is_failed else "note" if is_left else node.end
     symbol = words.SYMBOLS.get("blocked" if node.is_failed else node.action, " ")
     head = paint(f"{symbol} {node.end:<8}", tone)

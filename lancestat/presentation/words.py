@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from lancestat.runs.result import NodeResult, RunResult
 
 # Of what is done with a node, in the order in which a summary counts them.
-SYMBOLS = {"analyze": "+", "refresh": "~", "restamp": "=", "skip": ".", "blocked": "!"}
+SYMBOLS = {
+    "analyze": "+",
+    "refresh": "~",
+    "restamp": "=",
+    "skip": ".",
+    "defer": ">",
+    "blocked": "!",
+}
 HEALTH_SYMBOLS = {"ok": ".", "warn": "?", "error": "!"}
 CHANGE_SYMBOLS = {"added": "+", "removed": "-", "changed": "~"}
 # The most unchanged and the most healthy nodes that are listed one by one.
@@ -91,7 +98,7 @@ def plan_total(plan: Plan) -> str:
         sentences.append(f"Reads {part}: {rows}, {size(sum(f.bytes_scanned for f in figures))}.")
     if joins:
         compared = [join.pairs for join in joins]
-        # The pairs of a deferred join are not known yet.
+        # The pairs of a dependent join are not known yet.
         pairs = (
             "" if None in compared else f", {large(sum(number or 0 for number in compared))} pairs"
         )
@@ -202,12 +209,13 @@ def run_totals(result: RunResult) -> Iterator[str]:
     for status, word, tone in (
         ("interrupted", "stopped", "error"),
         ("skipped", "not run", "note"),
+        ("deferred", "deferred", "note"),
         ("error", "failed", "error"),
     ):
         if statuses[status]:
             text += paint(f", {statuses[status]} {word}", tone)
     yield f"{text}."
-    stopped = [node for node in result.nodes if node.status == "interrupted"]
+    stopped = [node for node in result.nodes if node.status in ("interrupted", "deferred")]
     yield paint(_all_read(done, stopped), "title")
 
 
@@ -227,7 +235,9 @@ def _all_read(done: Sequence[NodeResult], stopped: Sequence[NodeResult]) -> str:
     if pairs := pairs_of(done):
         parts.append(f"Compared {large(pairs)} pairs.")
     if stored := sum(node.fragments_scanned or 0 for node in stopped):
-        parts.append(f"Kept {count(stored, 'fragment')} of stopped tables, not to be read again.")
+        parts.append(
+            f"Kept {count(stored, 'fragment')} of unfinished tables, not to be read again."
+        )
     # What a stopped node has read without keeping it is not known.
     return " ".join(parts) or ("Nothing was finished." if stopped else "No data was read.")
 

@@ -149,7 +149,7 @@ def verdict_of(action: Action) -> str:
         case "analyze":
             # What has no usable result is analyzed.
             return "absent"
-        case "refresh" | "restamp":
+        case "refresh" | "restamp" | "defer":
             return "behind"
         case _:
             assert_never(action.verb)
@@ -230,11 +230,11 @@ def failed(
 ) -> list[Problem]:
     """A last run that failed, unless it failed of what is still wrong: `error`.
 
-    One that was interrupted is a warning: nothing says that the node is wrong.
+    One that was interrupted or deferred is a warning: nothing says that the node is wrong.
     """
-    if runs and runs[0].result.status is Status.INTERRUPTED:
+    if runs and runs[0].result.status in (Status.INTERRUPTED, Status.DEFERRED):
         ago = age(max(now - runs[0].ended_at, timedelta()))
-        text = f"its last run was interrupted {ago} ago: {runs[0].result.message}"
+        text = f"its last run was {runs[0].result.status.value} {ago} ago: {runs[0].result.message}"
         return [problem(Health.WARN, text)]
     if not runs or runs[0].result.status is not Status.ERROR:
         return []

@@ -7,7 +7,7 @@ its own where those of `Figures` do not suit it. What is here is the same for ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -15,6 +15,7 @@ from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum, named, spoken
 from lancestat.redact import EMPTY_REDACTOR, Redactor
+from lancestat.spec.budget import NO_BUDGET, Budget
 
 
 class Stage:
@@ -80,7 +81,7 @@ class Reason(StringEnum):
     UNCHANGED = "unchanged"
 
 
-Verb = Literal["analyze", "refresh", "restamp", "skip", "blocked"]
+Verb = Literal["analyze", "refresh", "restamp", "skip", "defer", "blocked"]
 
 
 # A note on tables whose published statistics are left as they are.
@@ -185,6 +186,13 @@ class Action(Protocol):
     def shows_choice(self) -> bool:
         """Whether the choice is worth a line of a plan."""
 
+    @property
+    def is_part(self) -> bool:
+        """Whether it goes on with a node that later runs bring to an end."""
+
+    def part(self, size_bytes: int) -> Action | None:
+        """Return what can be done of it by reading so many bytes, None where nothing can."""
+
 
 class NodeAction:
     """What the actions of a kind need not say."""
@@ -207,6 +215,13 @@ class NodeAction:
     def shows_choice(self) -> bool:
         return True
 
+    @property
+    def is_part(self) -> bool:
+        return False
+
+    def part(self, size_bytes: int) -> Action | None:
+        return None
+
 
 def action_summary(action: Action) -> str:
     """Return the `repr` of an action."""
@@ -215,7 +230,7 @@ def action_summary(action: Action) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Deferred(NodeAction):
+class Dependent(NodeAction):
     """A node reads what others of this plan are about to write, and is planned again after them."""
 
     error: ClassVar[None] = None
@@ -252,6 +267,31 @@ class Skip(NodeAction):
     kind: str = "table"
 
     __repr__ = action_summary
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred(NodeAction):
+    """The budget of the run leaves the node for later. `reasons` are why it is to be run.
+
+    `why` completes the sentence "deferred: ...".
+    """
+
+    NOT_DIGESTED: ClassVar[frozenset[str]] = frozenset({"why"})
+    verb: ClassVar[Verb] = "defer"
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
+    stages: ClassVar[tuple[()]] = ()
+    node: str
+    kind: str
+    reasons: tuple[Reason, ...]
+    figures: Figures | NodeFigures | None
+    why: str
+
+    __repr__ = action_summary
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (f"deferred: {self.why}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +339,8 @@ class Plan(display.Rows):
 
     `full_refresh` is set where everything is made again on request, `sources` where the project has
     sources. `spark_start_seconds` estimates how long Spark takes to start, 0 where a run starts
-    none, None where that is not known. It prints as `lancestat plan` does, and has a row per
-    action.
+    none, None where that is not known. Under a `budget`, nodes are begun in the order of `ranks`,
+    lowest first. It prints as `lancestat plan` does, and has a row per action.
     """
 
     project: str
@@ -310,6 +350,8 @@ class Plan(display.Rows):
     sources: SourceFindings | None = None
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
     spark_start_seconds: float | None = field(default=0.0, compare=False)
+    budget: Budget = NO_BUDGET
+    ranks: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def join_seconds(self) -> float | None:
@@ -328,7 +370,7 @@ class Plan(display.Rows):
 
 def is_pending(action: Action) -> bool:
     """Whether a run would do something."""
-    return not isinstance(action, Skip | Blocked)
+    return not isinstance(action, Skip | Blocked | Deferred)
 
 
 def needs_spark(action: Action) -> bool:

@@ -7,11 +7,12 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from queue import SimpleQueue
 from threading import Event
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from lancestat.runs.actions import (
     Action,
     Blocked,
     Deferred,
+    Dependent,
     Plan,
     Reason,
     Skip,
@@ -40,6 +42,7 @@ from lancestat.runs.actions import (
     own_figures,
     table_figures,
 )
+from lancestat.runs.budget import Allowance, bytes_of
 from lancestat.runs.discover import located
 from lancestat.runs.events import (
     Cancelling,
@@ -59,6 +62,7 @@ from lancestat.runs.result import (
     RunInterrupted,
     RunResult,
     Status,
+    deferred,
     failed,
     interrupted,
     planned,
@@ -87,7 +91,8 @@ class RunContext:
 
     `stored` counts by node the fragments that this run has read and stored. Once `stopped` is set
     nodes begin no further stage. `publishing` has the nodes whose results are being published, or
-    were just now: who takes in the end of such a node removes it.
+    were just now: who takes in the end of such a node removes it. `allowance` is what is left of
+    the budget.
     """
 
     observer: Observer
@@ -99,6 +104,7 @@ class RunContext:
     stored: Counter[str] = field(default_factory=Counter)
     stopped: Event = field(default_factory=Event)
     publishing: set[str] = field(default_factory=set)
+    allowance: Allowance = field(default_factory=Allowance)
 
     @property
     def spec(self) -> ProjectSpec:
@@ -258,8 +264,9 @@ class Scheduler:
     """Runs the actions of one plan, `threads` nodes at once; `runners` are by kind of node.
 
     `ended` has the nodes that have ended, `begun` when those began that go on. Nodes that have not
-    begun are left once `is_stopped` is set. `spark_failure` is the error by which Spark was lost,
-    and the node that it failed: Spark is not tried again in this run.
+    begun are left once `is_stopped` is set. `is_over` is set once the time of the budget is over,
+    and tables stop reading. `spark_failure` is the error by which Spark was lost, and the node that
+    it failed: Spark is not tried again in this run.
     """
 
     context: RunContext
@@ -270,6 +277,7 @@ class Scheduler:
     begun: dict[str, float] = field(default_factory=dict)
     is_stopped: bool = False
     is_interrupted: bool = False
+    is_over: bool = False
     spark_failure: tuple[SparkNotStarted, str] | None = None
     _losing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -286,7 +294,8 @@ class Scheduler:
         context.events.emit(_started(plan, run))
         interruption: KeyboardInterrupt | None = None
         try:
-            self._run_all(plan.actions)
+            with self._timed_out():
+                self._run_all(plan.actions, partial(_begin_order, plan))
         except KeyboardInterrupt as interrupt:
             interruption = interrupt
         in_order = [self.ended.get(action.node) or self._left(action) for action in plan.actions]
@@ -322,10 +331,12 @@ class Scheduler:
             case Blocked():
                 raise action.error
             case Deferred():
+                return NodeEnded(deferred(planned(action), action.why))
+            case Dependent():
                 again = self.context.observer.plan_again(
                     action.node, full_refresh=action.full_refresh
                 )
-                return self.evaluate(again)
+                return self.evaluate(self.context.allowance.take(again))
         ended = self.runners[action.kind].run(action)
         return ended if isinstance(ended, NodeEnded) else self.evaluate(ended)
 
@@ -334,12 +345,31 @@ class Scheduler:
             runner.cancel()
         self.context.spark.cancel()
 
-    def _run_all(self, actions: Sequence[Action]) -> None:
+    @contextmanager
+    def _timed_out(self) -> Iterator[None]:
+        """Let tables stop reading once the time of the budget is over while the block runs."""
+        seconds = self.context.allowance.seconds_left
+        if seconds is None:
+            yield
+            return
+        timer = threading.Timer(seconds, self._time_out)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _time_out(self) -> None:
+        self.is_over = True
+        for runner in self.runners.values():
+            runner.pause()
+
+    def _run_all(
+        self, actions: Sequence[Action], order: Callable[[Action], tuple[float, ...]]
+    ) -> None:
         """Run every action, and add what ended by its node, also when this is interrupted."""
-        # Light ones first: they are published while heavy ones keep all cores busy to the end.
-        waiting = sorted(
-            actions, key=lambda action: (own_figures(action) is not None, _bytes(action))
-        )
+        waiting = sorted(actions, key=order)
         names = {action.node for action in actions}
         done: SimpleQueue[Future[NodeResult]] = SimpleQueue()
         running = 0
@@ -396,6 +426,8 @@ class Scheduler:
         """The end of a node that an interrupted run did not come to, or did not wait for."""
         if action.verb == "skip":
             return NodeEnded(replace(planned(action), status=Status.SUCCESS))
+        if isinstance(action, Deferred):
+            return NodeEnded(deferred(planned(action), action.why))
         started = self.begun.get(action.node)
         if started is None:
             return NodeEnded(interrupted(planned(action), NOT_BEGUN, 0))
@@ -422,11 +454,12 @@ class Scheduler:
 
     def _run_one(self, action: Action, needed: str | None) -> NodeEnded:
         if needed is not None:
-            return _not_run(action, f"it reads the result of '{needed}', which failed")
+            return self._without(needed, action)
         if self.is_interrupted:
             return self._left(action)
         if self.is_stopped:
             return _not_run(action, "another node failed first")
+        action = self.context.allowance.by_time(action)
         started = self.begun[action.node] = time.monotonic()
         self.context.events.emit(NodeStarted(action.node, action.kind))
         try:
@@ -434,6 +467,9 @@ class Scheduler:
         except Exception as error:
             if self.is_interrupted:
                 return self._left(action)
+            if self.is_over and isinstance(error, Cancelled):
+                stored, why = self.context.stored[action.node], "the time of the budget is over"
+                return NodeEnded(_timed(deferred(planned(action), why, stored), started))
             if self.fail_fast:
                 self.is_stopped = True
             if (lost_by := self._lost_spark(error, action.node)) not in (None, action.node):
@@ -443,6 +479,13 @@ class Scheduler:
             location = failure.location or self.context.location(action.node)
             return NodeEnded(_timed(replace(failure, location=location), started))
         return replace(done, result=_timed(done.result, started))
+
+    def _without(self, needed: str, action: Action) -> NodeEnded:
+        """The end of a node that reads the result of another, which has not succeeded."""
+        reads = f"it reads the result of '{needed}', which"
+        if self.ended[needed].result.status is Status.DEFERRED:
+            return NodeEnded(deferred(planned(action), f"{reads} is deferred"))
+        return _not_run(action, f"{reads} failed")
 
     def _lost_spark(self, error: Exception, node: str) -> str | None:
         """Return the node that lost Spark with this very error; this one, where it is the first."""
@@ -465,9 +508,11 @@ def _started(plan: Plan, run: RunRecord) -> RunStarted:
     return RunStarted(run.run_id, run.command, plan.project, plan.target, nodes, tables, joins)
 
 
-def _bytes(action: Action) -> int:
-    figures = table_figures(action)
-    return figures.bytes_scanned if figures else 0
+def _begin_order(plan: Plan, action: Action) -> tuple[float, ...]:
+    if plan.budget:
+        return (plan.ranks.get(action.node, 0),)
+    # Light ones first: they are published while heavy ones keep all cores busy to the end.
+    return own_figures(action) is not None, bytes_of(action)
 
 
 def known_error(error: Exception) -> LancestatError:
@@ -514,7 +559,9 @@ def execute_plan(
     computes = any(action.kind in types and types[action.kind].computes for action in plan.actions)
     spark = RunSession(target, computes=computes, session=session, ends_process=ends_process)
     events = EventStream(listeners)
-    context = RunContext(observer, state, digests, events, spark, uuid.uuid4().hex)
+    allowance = Allowance(plan.budget, sum(map(bytes_of, plan.actions)))
+    run_id = uuid.uuid4().hex
+    context = RunContext(observer, state, digests, events, spark, run_id, allowance=allowance)
     with ExitStack() as stack:
         stack.enter_context(events.with_warnings())
         runners = {kind: stack.enter_context(type.runner(context)) for kind, type in types.items()}

@@ -96,6 +96,10 @@ class NodeRunner(Protocol):
             Cancelled: it was stopped; nothing is published of it.
         """
 
+    def pause(self) -> None:
+        """Stop with `Cancelled` what a later run goes on with from there, and refuse more of it."""
+        return
+
     def cancel(self) -> None:
         """Stop all that goes on, and refuse more, but for the jobs of the run's Spark."""
         return

@@ -12,15 +12,17 @@ from lancestat.redact import Audience
 from lancestat.runs.actions import (
     Action,
     Blocked,
-    Deferred,
+    Dependent,
     Plan,
     Reason,
     Verb,
     is_pending,
     needs_spark,
 )
+from lancestat.runs.budget import within_budget
 from lancestat.runs.discover import located, shared_outputs, source_findings
 from lancestat.runs.node import NodePlanner, NodeTypes, Observed, read_uris
+from lancestat.spec.budget import NO_BUDGET, Budget
 from lancestat.spec.model import Node, ProjectSpec, Source, tables_of
 from lancestat.state.store import StateReader
 from lancestat.state.values import canonical_uri
@@ -34,7 +36,8 @@ class Observer:
     """Observes datasets and state for the planners of nodes, which are given values only.
 
     `types` are the kinds of nodes. `spark_start_seconds` is how long Spark takes to start where a
-    plan needs it, 0 where it runs, None where that is not known.
+    plan needs it, 0 where it runs, None where that is not known. Plans keep to `budget`; `uses`
+    returns by node how many queries are known to have used it.
     """
 
     spec: ProjectSpec
@@ -43,6 +46,8 @@ class Observer:
     types: NodeTypes
     threads: int = 8
     spark_start_seconds: float | None = 0.0
+    budget: Budget = NO_BUDGET
+    uses: Callable[[], Mapping[str, int]] = dict
 
     def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
         """Plan nodes in their order; one that cannot be observed is blocked, alone.
@@ -66,9 +71,12 @@ class Observer:
             full_refresh,
             source_findings(spec, observed.nodes, tables, self.state),
             spec.redactor,
-            self.spark_start_seconds if any(map(needs_spark, actions)) else 0.0,
         )
-        return plan, observed
+        plan = within_budget(plan, self.budget, observed.nodes, self.uses)
+        starts_spark = any(map(needs_spark, plan.actions))
+        return replace(
+            plan, spark_start_seconds=self.spark_start_seconds if starts_spark else 0.0
+        ), observed
 
     def plan_again(
         self, name: str, *, full_refresh: bool = False, uses_stored: bool = True
@@ -126,7 +134,7 @@ class Observer:
                 if name in planned and (name in shared or is_pending(planned[name]))
             )
             if pending:
-                return self._deferred(node, pending, observed)
+                return self._dependent(node, pending, observed)
             return self._planned(node, planners[kind], observed)
 
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
@@ -149,13 +157,15 @@ class Observer:
             planner = type.planner(replace(observed, snapshots=snapshots))
         return planner.plan(node)
 
-    def _deferred(self, node: Node, dependencies: tuple[str, ...], observed: Observed) -> Deferred:
+    def _dependent(
+        self, node: Node, dependencies: tuple[str, ...], observed: Observed
+    ) -> Dependent:
         kind = node.kind.value
         type = self.types[kind]
         is_known = type.record_key(node) in observed.records[kind]
         verb: Verb = "refresh" if is_known else "analyze"
         reason = Reason.INPUT_CHANGED if is_known else Reason.NEW
-        return Deferred(
+        return Dependent(
             node.name,
             kind,
             verb,

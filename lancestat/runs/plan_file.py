@@ -37,6 +37,7 @@ from lancestat.runs.actions import Action, Plan
 from lancestat.runs.node import NodeType, Observed
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import planned
+from lancestat.spec.budget import NO_BUDGET, Budget
 from lancestat.spec.model import Node, node_digest
 from lancestat.state.values import canonical_uri, table_identity
 
@@ -183,6 +184,7 @@ class PlanOptions:
     select: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
     full_refresh: bool = False
+    budget: Budget = NO_BUDGET
 
     @classmethod
     def of(
@@ -190,10 +192,11 @@ class PlanOptions:
         select: str | Sequence[str] | None,
         exclude: str | Sequence[str] | None,
         full_refresh: bool,
+        budget: Budget,
     ) -> PlanOptions:
         """Options as `Project.plan` takes them."""
         check_selectors(select=select, exclude=exclude)
-        return cls(_selectors(select), _selectors(exclude), full_refresh)
+        return cls(_selectors(select), _selectors(exclude), full_refresh, budget)
 
     def redacted(self, redactor: Redactor) -> PlanOptions:
         """The same with the names of variables in place of what the environment gave."""
@@ -208,6 +211,7 @@ class PlanOptions:
             None if self.select is None else tuple(map(change, self.select)),
             None if self.exclude is None else tuple(map(change, self.exclude)),
             self.full_refresh,
+            self.budget,
         )
 
 
@@ -366,7 +370,8 @@ class PlanStore:
 
     def _make(self, options: PlanOptions) -> tuple[Plan, SavedPlan]:
         nodes = self.select(options.select, options.exclude)
-        plan, observed = self.observer.observe(nodes, full_refresh=options.full_refresh)
+        observer = replace(self.observer, budget=options.budget)
+        plan, observed = observer.observe(nodes, full_refresh=options.full_refresh)
         spec = self.observer.spec
         scratch = spec.target.scratch
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:

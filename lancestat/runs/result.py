@@ -43,6 +43,7 @@ class Status(StringEnum):
     ERROR = "error"
     SKIPPED = "skipped"
     INTERRUPTED = "interrupted"
+    DEFERRED = "deferred"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class NodeResult:
 
     @property
     def end(self) -> str:
-        """What was done, or `failed`, `stopped` where the run was interrupted, or `not run`."""
+        """What was done, or `failed`, `not run`, `deferred`; `stopped` if it was interrupted."""
         return ENDED_AS.get(self.status, self.action)
 
     @property
@@ -102,7 +103,7 @@ class NodeResult:
     def is_idle(self) -> bool:
         """Whether it was left as it was."""
         is_skip = self.action == "skip" and not self.is_failed
-        return is_skip or self.status in (Status.SKIPPED, Status.INTERRUPTED)
+        return is_skip or self.status in (Status.SKIPPED, Status.INTERRUPTED, Status.DEFERRED)
 
     @property
     def is_done(self) -> bool:
@@ -179,7 +180,12 @@ class NodeResult:
 # What is said of a node that an interrupted run did not come to.
 NOT_BEGUN = "the run was interrupted before it began"
 # The word for nodes that did not end well.
-ENDED_AS = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTED: "stopped"}
+ENDED_AS = {
+    Status.ERROR: "failed",
+    Status.SKIPPED: "not run",
+    Status.INTERRUPTED: "stopped",
+    Status.DEFERRED: "deferred",
+}
 
 
 def interrupted(result: NodeResult, why: str, fragments_stored: int | None = None) -> NodeResult:
@@ -195,6 +201,11 @@ def interrupted(result: NodeResult, why: str, fragments_stored: int | None = Non
         rows_scanned=None,
         bytes_scanned=None,
     )
+
+
+def deferred(result: NodeResult, why: str, fragments_stored: int | None = None) -> NodeResult:
+    """Return the result of a node that the budget of its run left for later."""
+    return replace(interrupted(result, why, fragments_stored), status=Status.DEFERRED)
 
 
 def failed(result: NodeResult, error: LancestatError) -> NodeResult:

@@ -21,6 +21,7 @@ from lancestat.errors import (
 )
 from lancestat.formats import quoted
 from lancestat.redact import Origin
+from lancestat.spec.budget import Budget
 from lancestat.spec.catalog import TABLE_NAME, Catalog, parse_table_name
 from lancestat.spec.declaration import (
     ByName,
@@ -305,6 +306,8 @@ class Builder:
             return StaleBounds(**values, templates=templates)
         if resource is CommonValues:
             return CommonValues(**values)
+        if resource is Budget:
+            return Budget(**values)
         if resource is Freshness:
             self._refuse(item, _freshness_objections(item, *steps))
             return Freshness(**values, templates=templates)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from lancestat import display
 from lancestat.errors import Location
 from lancestat.formats import StringEnum
+from lancestat.spec.budget import PRIORITY
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
     AT_LEAST_0,
@@ -220,6 +221,13 @@ class KnnJoin:
 
     name: str = key(NAME, "The name of the node.", role=LABEL)
     description: str | None = key(TEXT, "What it is for.", role=REMARK, default=None, kw_only=True)
+    priority: int = key(
+        PRIORITY,
+        "Nodes of higher priority come first in a run that has a budget.",
+        role=CHECK,
+        default=0,
+        kw_only=True,
+    )
     tags: tuple[str, ...] = key(TAGS, role=REMARK, default=(), kw_only=True)
     owner: str | None = key(
         TEXT, "The person or team to ask about it.", role=REMARK, default=None, kw_only=True

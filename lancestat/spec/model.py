@@ -22,6 +22,7 @@ from lancestat import display
 from lancestat.errors import Location
 from lancestat.formats import StringEnum, count
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, is_commonplace, secret_options
+from lancestat.spec.budget import NO_BUDGET, Budget
 from lancestat.spec.catalog import Catalog, UriOptions
 from lancestat.spec.declaration import (
     DURATION,
@@ -173,6 +174,12 @@ class Target:
         default=None,
     )
     package_location: Location | None = field(default=None, compare=False)
+    budget: Budget = key(
+        Nested(resource=Budget),
+        "What a run may read, and how long it may take. `--max-bytes` and `--max-minutes` override "
+        "it.",
+        default=NO_BUDGET,
+    )
     reader: Reader = key(
         words(Reader, "'lancestat' or 'connector'"),
         "What reads the rows of queries: lancestat, or the Lance connector for Spark, which must "

@@ -18,6 +18,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.formats import StringEnum, age, count, quoted
+from lancestat.spec.budget import PRIORITY
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
     AT_LEAST_0,
@@ -347,6 +348,12 @@ class Table:
         repr=False,
     )
     description: str | None = key(TEXT, "What a row represents.", role=REMARK, default=None)
+    priority: int = key(
+        PRIORITY,
+        "Nodes of higher priority come first in a run that has a budget.",
+        role=CHECK,
+        default=0,
+    )
     tags: tuple[str, ...] = key(TAGS, role=REMARK, default=())
     owner: str | None = key(TEXT, "The person or team to ask about it.", role=REMARK, default=None)
     columns: ColumnSelection = key(

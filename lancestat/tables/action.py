@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.formats import count, size
@@ -188,6 +188,30 @@ class TableAction(NodeAction):
         return self.reading.scans if self.reading else ()
 
     @property
+    def is_part(self) -> bool:
+        return isinstance(self.stages[-1], ReadFragments)
+
+    def part(self, size_bytes: int) -> TableAction | None:
+        """Return an action that reads and stores what fragments fit, and publishes nothing.
+
+        None where not even one fits, and where later runs would read again what it stores.
+        """
+        if self.reading is None or Reason.FULL_REFRESH in self.reasons:
+            return None
+        ends = accumulate(scan.size_bytes for scan in self.scans)
+        scans = tuple(scan for scan, end in zip(self.scans, ends, strict=True) if end <= size_bytes)
+        if not scans:
+            return None
+        figures = scan_figures(self.figures, scans)
+        read, total = figures.fragments_scanned, self.figures.fragments_scanned
+        note = (
+            f"the budget has room for {count(read)} of {count(total, 'fragment')} to read; the "
+            "rest is deferred, and statistics come once all are read"
+        )
+        reading = replace(self.reading, scans=scans)
+        return replace(self, stages=(reading,), figures=figures, notes=(*self.notes, note))
+
+    @property
     def runs_on(self) -> RunsOn | None:
         """Where fragments are read, None where nothing has to be read."""
         return self.reading.runs_on if self.reading else None
@@ -207,6 +231,18 @@ class TableAction(NodeAction):
         read = len(frozenset[str]().union(*{scan.fields for scan in self.scans}))
         total = self.figures.columns
         return f" ({count(read)} of {count(total, 'column')})" if read < total else ""
+
+
+def scan_figures(figures: Figures, scans: Iterable[Scan]) -> Figures:
+    """Return the figures of a table of which these scans are read."""
+    scans = tuple(scans)
+    rows = {scan.fragment_id: scan.rows for scan in scans}
+    return replace(
+        figures,
+        fragments_scanned=len(rows),
+        rows_scanned=sum(rows.values()),
+        bytes_scanned=sum(scan.size_bytes for scan in scans),
+    )
 
 
 _WHERE = {RunsOn.PROCESS: "in this process", RunsOn.SPARK: "on Spark"}

@@ -104,19 +104,26 @@ def _whole_fields(fields: frozenset[str]) -> frozenset[str]:
     return frozenset(key for key in fields if partial_key(key).is_unique)
 
 
-def jobs(scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB) -> Iterator[Sequence[Scan]]:
+def jobs(
+    scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB, most_bytes: int | None = None
+) -> Iterator[Sequence[Scan]]:
     """Yield consecutive scans that have at most `limit` partials together, but at least one scan.
 
     A partial with quantiles counts as the several that it is as large as.
 
-    The driver holds a job's results; this bounds them for tables of any size.
+    The driver holds a job's results; this bounds them for tables of any size. Where `most_bytes`
+    is given, a job reads no more than that, but for a single scan.
     """
-    start = count = 0
+    start = count = size_bytes = 0
     for index, scan in enumerate(scans):
-        if count and count + weight(scan.fields) > limit:
+        is_full = count + weight(scan.fields) > limit or (
+            most_bytes is not None and size_bytes + scan.size_bytes > most_bytes
+        )
+        if count and is_full:
             yield scans[start:index]
-            start, count = index, 0
+            start, count, size_bytes = index, 0, 0
         count += weight(scan.fields)
+        size_bytes += scan.size_bytes
     if start < len(scans):
         yield scans[start:]
 
@@ -248,15 +255,17 @@ def scan_table(
     cores: int,
     threads: int = 1,
     on_progress: OnProgress,
+    bytes_per_job: int | None = None,
 ) -> Iterator[ScanPartials]:
     """Read the scans of a table and yield the partials of each scan once.
 
     A table of many partials takes several jobs, one after the other, so that the driver holds only
     some of them. The partials do not depend on where or in which order the items are read. Scans
-    are split for `cores`, and a task has `threads` cores.
+    are split for `cores`, and a task has `threads` cores. A job reads about `bytes_per_job`, where
+    that is bounded.
     """
     progress = ScanProgress(on_progress)
-    for scans in jobs(all_scans):
+    for scans in jobs(all_scans, most_bytes=bytes_per_job):
         items = split(scans, cores)
         task = ScanTask(
             pin=table.pin,
@@ -400,9 +409,9 @@ class ProcessScanner:
             raise Cancelled(f"reading {uri} was cancelled")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SparkScanner:
-    """Reads fragments of tables on the Spark of a run.
+    """Reads fragments of tables on the Spark of a run, `bytes_per_job` at once where that is set.
 
     Call `scan` from one thread per table: Spark's FIFO scheduler gives free cores to the oldest job
     first, so tables that come early are through early, and a table that is being published leaves
@@ -412,6 +421,12 @@ class SparkScanner:
     spark: RunSession
     options: UriOptions
     on_progress: Advanced = lambda node, fragments, size_bytes: None
+    bytes_per_job: int | None = None
+    _is_paused: bool = False
+
+    def pause(self) -> None:
+        """Start no further jobs: `scan` raises Cancelled after the one that runs."""
+        self._is_paused = True
 
     def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[ScanPartials]:
         """Read scans of a table; yield each once with its partials by field key.
@@ -438,6 +453,8 @@ class SparkScanner:
                     for partials in task(items):
                         yield partials, [partials[0].scan]
 
+                if self._is_paused:
+                    raise Cancelled(f"{what} was stopped")
                 try:
                     with spark_jobs.group(group, description):
                         return spark_jobs.run(read, items, listener)
@@ -455,6 +472,7 @@ class SparkScanner:
                 cores=spark_jobs.cores,
                 threads=task_threads(session),
                 on_progress=partial(self.on_progress, node),
+                bytes_per_job=self.bytes_per_job,
             ):
                 self.spark.refuse_when_cancelled(what)
                 yield scanned

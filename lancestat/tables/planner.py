@@ -33,6 +33,7 @@ from lancestat.tables.action import (
     TableAction,
     TableStage,
     TableVersion,
+    scan_figures,
 )
 from lancestat.tables.coverage import Coverage, cover
 from lancestat.tables.judgement import TableAssessment, TableChanges, Verdict
@@ -217,7 +218,7 @@ def _make(
         node=assessment.spec.name,
         verb="analyze" if first else "refresh",
         reasons=reasons,
-        figures=_figures(assessment, scans),
+        figures=scan_figures(_idle_figures(assessment), scans),
         table=_version(assessment, changes),
         stages=stages,
         notes=(*assessment.notes, *_removed(assessment)),
@@ -466,18 +467,13 @@ def _version(assessment: TableAssessment, changes: TableChanges) -> TableVersion
 
 
 def _idle_figures(assessment: TableAssessment) -> Figures:
-    return _figures(assessment, ())
-
-
-def _figures(assessment: TableAssessment, scans: tuple[Scan, ...]) -> Figures:
-    rows = {scan.fragment_id: scan.rows for scan in scans}
     return Figures(
         fragments_total=len(assessment.snapshot.fragments),
-        fragments_scanned=len(rows),
+        fragments_scanned=0,
         columns=len(assessment.columns),
         rows_total=assessment.snapshot.rows,
-        rows_scanned=sum(rows.values()),
-        bytes_scanned=sum(scan.size_bytes for scan in scans),
+        rows_scanned=0,
+        bytes_scanned=0,
         version_read=assessment.snapshot.version,
         still_published=not assessment.carrier.commits
         and bool(own_keys(assessment.snapshot.config)),

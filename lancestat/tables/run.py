@@ -12,13 +12,23 @@ from datetime import datetime
 from typing_extensions import assert_never
 
 from lancestat.errors import StateError, TableKeepsChanging
+from lancestat.formats import count
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import REPLACED
-from lancestat.runs.actions import Action, Blocked, Figures, Reason, RunsOn, Skip, StageProgress
+from lancestat.runs.actions import (
+    Action,
+    Blocked,
+    Deferred,
+    Figures,
+    Reason,
+    RunsOn,
+    Skip,
+    StageProgress,
+)
 from lancestat.runs.events import FragmentsRead, StageReached
 from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
-from lancestat.runs.result import NodeResult, Status, planned
+from lancestat.runs.result import NodeResult, Status, deferred, planned
 from lancestat.spark.failure import SessionLostError
 from lancestat.spec.relations import Columns
 from lancestat.state.values import StoredPartials, is_special, partial_key, weight
@@ -73,6 +83,9 @@ _log = logging.getLogger("lancestat.run")
 PARTIALS_PER_COMMIT = 8_192
 # Up to so many partials of a table, 2 MB, are kept for its summary rather than read again.
 _PARTIALS_KEPT = 512
+
+# What a job on Spark reads where the run has to end in time: it is carried through.
+_BYTES_PER_TIMED_JOB = 4_000_000_000
 
 # Reads the scans of a stage of a table, and yields each with its partials by field key.
 ScanTable = Callable[[str, TableVersion, ReadFragments], Iterable[ScanPartials]]
@@ -338,23 +351,35 @@ def table_runner(context: RunContext) -> Iterator[TableRunner]:
     def advanced(node: str, fragments: int, size_bytes: int) -> None:
         context.events.emit(FragmentsRead(node, fragments, size_bytes))
 
-    spark = SparkScanner(context.spark, options, advanced)
+    is_timed = context.allowance.seconds_left is not None
+    spark = SparkScanner(
+        context.spark, options, advanced, _BYTES_PER_TIMED_JOB if is_timed else None
+    )
     with ProcessScanner(context.spec.target, advanced, options) as process:
 
         def scan(node: str, table: TableVersion, stage: ReadFragments) -> Iterable[ScanPartials]:
             scanner = process if stage.runs_on is RunsOn.PROCESS else spark
             return scanner.scan(node, table, stage.scans)
 
-        yield TableRunner(context, scan, process.cancel)
+        yield TableRunner(context, scan, process.cancel, spark.pause)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRunner:
-    """Runs actions on tables; `scan` reads fragments, `cancel` stops what reads in this process."""
+    """Runs actions on tables; `scan` reads fragments.
+
+    `cancel` stops what reads in this process, `pause_spark` what reads on Spark, between two jobs.
+    """
 
     context: RunContext
     scan: ScanTable
     cancel: Callable[[], None]
+    pause_spark: Callable[[], None]
+
+    def pause(self) -> None:
+        """Stop reading; what has been read is stored."""
+        self.cancel()
+        self.pause_spark()
 
     def run(self, action: TableAction) -> NodeEnded:
         """Carry out an action until its statistics are published for the version they describe."""
@@ -370,6 +395,8 @@ class TableRunner:
             )
             try:
                 done = self._table_stages(action, even_late=attempt == MAX_ATTEMPTS)
+                if action.is_part:
+                    return NodeEnded(_part_result(result, action.figures))
                 if done is not None:
                     return _table_ended(result, action, done)
                 again = self._planned_again(action)
@@ -388,6 +415,9 @@ class TableRunner:
                     action = again
                 case Skip(figures=Figures() as figures):
                     return NodeEnded(_table_result(result, figures))
+                case Deferred():
+                    stored = self.context.stored[action.node]
+                    return NodeEnded(deferred(result, again.why, stored))
                 case Blocked():
                     raise again.error
                 case _:
@@ -435,7 +465,8 @@ class TableRunner:
         return is_published
 
     def _planned_again(self, action: TableAction, *, uses_stored: bool = True) -> Action:
-        return self.context.observer.plan_again(action.node, uses_stored=uses_stored)
+        again = self.context.observer.plan_again(action.node, uses_stored=uses_stored)
+        return self.context.allowance.take(again)
 
 
 def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) -> NodeEnded:
@@ -449,6 +480,13 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
     live, versions = {table.identity: table.live}, {table.uri: table.version}
     found = {**history_figures(done.record), "bytes_read": result.bytes_scanned}
     return NodeEnded(result, stored_record(done.record), found, live, versions)
+
+
+def _part_result(result: NodeResult, figures: Figures) -> NodeResult:
+    """The result of an action that has read what the budget had room for."""
+    stored = count(figures.fragments_scanned, "fragment is", "fragments are")
+    why = f"{stored} stored; the budget defers the rest, and statistics come once all are"
+    return replace(_table_result(result, figures), status=Status.DEFERRED, message=why)
 
 
 def _table_result(result: NodeResult, figures: Figures) -> NodeResult:

@@ -22,7 +22,7 @@ from lancestat.joins.search.work import (
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent, rows_digest
 from lancestat.lake.snapshot import Pin
-from lancestat.runs.actions import Blocked, Deferred, Plan, Reason, Skip
+from lancestat.runs.actions import Blocked, Dependent, Plan, Reason, Skip
 from lancestat.spec.model import KnnJoin, KnnSide
 from tests.tables.plans import plan, refresh
 
@@ -134,7 +134,7 @@ def _every_join() -> Plan:
         planned(LEFT, query, record=recorded(LEFT, query), spec=counted),
         planned(record=None, output=None, spec=by_key),
         named("grouped_again", again),
-        Deferred(
+        Dependent(
             "reader",
             "knn_join",
             "refresh",

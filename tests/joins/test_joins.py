@@ -22,7 +22,7 @@ from lancestat.joins.action import JoinAction
 from lancestat.joins.record import Accuracy
 from lancestat.joins.search.work import JoinWork
 from lancestat.nodes import NODE_TYPES
-from lancestat.runs.actions import Blocked, Deferred, Plan, Reason, Skip
+from lancestat.runs.actions import Blocked, Dependent, Plan, Reason, Skip
 from lancestat.runs.execute import collect_garbage
 from lancestat.runs.result import RunResult, Status
 from lancestat.spec.model import KnnJoin, KnnSide, Table
@@ -585,10 +585,10 @@ def ran(world: JoinWorld) -> list[tuple[str, str]]:
 def test_readers_of_a_result_are_deferred_after_it(chain: JoinWorld) -> None:
     plan = chain.plan(*ALL)
     assert [action.node for action in plan.actions] == ["near", "before", "made"]
-    assert kinds(plan) == {"near": Deferred, "before": JoinAction, "made": Deferred}
+    assert kinds(plan) == {"near": Dependent, "before": JoinAction, "made": Dependent}
     near, _, made = plan.actions
-    assert isinstance(near, Deferred)
-    assert isinstance(made, Deferred)
+    assert isinstance(near, Dependent)
+    assert isinstance(made, Dependent)
     assert (near.dependencies, near.verb, near.reasons) == (("before",), "analyze", (Reason.NEW,))
     assert (made.dependencies, made.kind) == (("near",), "table")
 
