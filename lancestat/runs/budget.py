@@ -60,7 +60,7 @@ class Allowance:
         budget, wanted = f"the budget of {size(self.budget.bytes or 0)}", size(bytes_of(action))
         if not self.bytes_taken:
             return f"{wanted} are to be read, and {budget} has no room for any part of that"
-        return f"{wanted} are to be read, and {size(left)} are left of {budget}"
+        return f"{wanted} are to be read, with {size(left)} left of {budget}"
 
     def by_time(self, action: Action) -> Action:
         """Return an action unless it is known to take longer than what is left."""
@@ -75,7 +75,7 @@ class Allowance:
         if seconds is None or seconds <= left:
             return action
         return deferred(
-            action, f"it takes about {duration(seconds)}, and {duration(left)} are left of {budget}"
+            action, f"it takes about {duration(seconds)}, with {duration(left)} left of {budget}"
         )
 
 

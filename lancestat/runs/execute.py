@@ -331,7 +331,7 @@ class Scheduler:
             case Blocked():
                 raise action.error
             case Deferred():
-                return NodeEnded(deferred(planned(action), action.why))
+                return NodeEnded(deferred(planned(action), action.why, 0))
             case Dependent():
                 again = self.context.observer.plan_again(
                     action.node, full_refresh=action.full_refresh
@@ -427,7 +427,7 @@ class Scheduler:
         if action.verb == "skip":
             return NodeEnded(replace(planned(action), status=Status.SUCCESS))
         if isinstance(action, Deferred):
-            return NodeEnded(deferred(planned(action), action.why))
+            return NodeEnded(deferred(planned(action), action.why, 0))
         started = self.begun.get(action.node)
         if started is None:
             return NodeEnded(interrupted(planned(action), NOT_BEGUN, 0))

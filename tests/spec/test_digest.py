@@ -49,7 +49,7 @@ JOIN = KnnJoin("j", SIDE, replace(SIDE, table="p", refs=("p",)), 10, **OUTPUT)
     [
         replace(TABLE, name="other"),
         replace(TABLE, location=Location("b.yml", 9, 9)),
-        replace(TABLE, description="d", tags=("x",), owner="o"),
+        replace(TABLE, description="d", tags=("x",), owner="o", priority=1),
         replace(TABLE, freshness=Freshness(timedelta(1))),
         # Nothing is kept for a reference of one column.
         replace(TABLE, references=(Reference(("a",), "t", ("b",)),)),
@@ -157,6 +157,7 @@ def test_every_field_of_the_model_is_tested() -> None:
         "description",
         "tags",
         "owner",
+        "priority",
         "freshness",
         "expect",
         "monitors",
@@ -184,7 +185,7 @@ policies:
   - {name: lazy, description: d, allow.stale: {max_versions: 3, max_age: 36h}, refresh: when_stale}
 tables:
   - {name: plain, uri: "s3://lake/plain"}
-  - {name: remarks, uri: "s3://lake/r", description: d, tags: [b, a], owner: o}
+  - {name: remarks, uri: "s3://lake/r", description: d, tags: [b, a], owner: o, priority: 2}
   - {name: listed, uri: "s3://lake/l", columns: [b, "a*", b]}
   - {name: set, uri: "s3://lake/s", columns: {set: keys}}
   - {name: narrowed, uri: "s3://lake/n", columns: {set: keys, types: [date]}}
@@ -208,6 +209,7 @@ knn_joins:
     description: d
     tags: [a]
     owner: o
+    priority: 2
     left: {sql: "select v from {{ ref('plain') }}", vector: v, select: [b, a]}
     right: {format: csv, path: "s3://lake/csv", options: {sep: 1.10, header: true}, vector: w}
     k: 7

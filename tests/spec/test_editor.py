@@ -42,6 +42,7 @@ SPECS: dict[str, Any] = {
             "description": "d",
             "tags": ["t"],
             "owner": "o",
+            "priority": 1,
             "columns": {"set": "s", "include": ["a"], "exclude": ["b"], "types": ["integer"]},
             "policy": {"description": "d", "allow.stale": True, "refresh": "always"},
             "publish": "none",
@@ -152,6 +153,7 @@ PROJECT: dict[str, Any] = {
             "state": "s",
             "scratch": "t",
             "listen": "q",
+            "budget": {"bytes": "100GB", "minutes": 30},
             "storage_options": {"aws_region": "r"},
             "catalogs": {"lake": {"impl": "rest", "properties": {"uri": "u"}}},
         }
