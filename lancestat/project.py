@@ -907,9 +907,12 @@ class Project:
         lineage = lineage_listener(self.spec)
         if lineage is not None:
             listeners.append(lineage)
+        from lancestat.report.findings import checks_after
+
         observer = self._observer(session)
         execute = partial(
             execute_plan,
+            check=partial(checks_after, spec=self.spec, state=self.state, clock=self._clock),
             observer=observer,
             state=self.state,
             digests=self._digests,

@@ -16,6 +16,7 @@ from lancestat.runs.actions import StageProgress
 from lancestat.runs.events import (
     Cancelling,
     Event,
+    Found,
     FragmentsRead,
     Listener,
     NodeFinished,
@@ -121,6 +122,9 @@ class LineProgress:
                     if result.end != "skip":
                         text = f"{result.name}: {', '.join(_done(result))}"
                         self._print(event.at, _LEVELS.get(result.status, "INFO"), text)
+                case Found(finding=found):
+                    text = f"{found.node}: check {found.check}: {found.detail}"
+                    self._print(event.at, _level(event).upper(), text)
                 case Cancelling():
                     self._print(event.at, "WARNING", CANCELLING)
 
@@ -166,6 +170,8 @@ def _level(event: Event) -> str:
             return "warning"
         case NodeFinished(result=result):
             return _LEVELS.get(result.status, "INFO").lower()
+        case Found(finding=finding):
+            return "error" if finding.severity == "error" else "warning"
     return "info"
 
 

@@ -34,7 +34,7 @@ from lancestat.runs.events import (
     StageReached,
 )
 from lancestat.runs.execute import stored_result
-from lancestat.runs.result import NodeResult, RunResult, planned
+from lancestat.runs.result import NodeCheck, NodeResult, RunResult, planned
 from lancestat.spec.graph import node_dependencies
 from lancestat.spec.model import Node, ProjectSpec, Table
 from lancestat.spec.monitors import with_shared
@@ -157,6 +157,15 @@ class NodeRunResult(msgspec.Struct):
     adapter_response: dict[str, Any]
 
 
+class FoundCheck(msgspec.Struct):
+    """Something that is not as expected of a node after a run."""
+
+    unique_id: str
+    check: str
+    severity: Literal["warn", "error"]
+    message: str
+
+
 class RunResults(msgspec.Struct):
     """How the nodes of a run ended, with its options. `elapsed_time` is in seconds."""
 
@@ -165,6 +174,7 @@ class RunResults(msgspec.Struct):
     elapsed_time: float
     status: Ended
     results: list[NodeRunResult]
+    findings: list[FoundCheck]
 
 
 class SourceResult(msgspec.Struct):
@@ -362,7 +372,14 @@ class Artifacts:
             round((finished - started).total_seconds(), 3),
             cast(Ended, result.status.value),
             [self._node_result(node, finished) for node in result.nodes],
+            [self._finding(finding, result) for finding in result.findings],
         )
+
+    def _finding(self, finding: NodeCheck, result: RunResult) -> FoundCheck:
+        [kind] = (node.kind for node in result.nodes if node.name == finding.node)
+        severity = cast(Literal["warn", "error"], finding.severity)
+        id = self._unique_id(kind, finding.node)
+        return FoundCheck(id, finding.check, severity, finding.detail)
 
     def _node_result(self, result: NodeResult, finished: datetime) -> NodeRunResult:
         stored = stored_result(self._spec, result)

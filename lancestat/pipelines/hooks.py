@@ -72,7 +72,8 @@ class HookCaller:
             case RunStarted():
                 self._call(self._spec.hooks.on_run_start, event)
             case RunFinished(result=result):
-                unwanted = When.FAILURE if result.ok else When.SUCCESS
+                is_well = result.ok and all(each.severity != "error" for each in result.findings)
+                unwanted = When.FAILURE if is_well else When.SUCCESS
                 ending = self._spec.hooks.on_run_end
                 self._call([hook for hook in ending if hook.when != unwanted], event)
                 for sending in self._sending:
@@ -115,6 +116,7 @@ class HookCaller:
             "finished_at": _instant(finished),
             "elapsed_seconds": elapsed,
             "nodes": [stored_result(self._spec, node).to_json() for node in result.nodes],
+            "findings": [finding.to_json() for finding in result.findings],
         }
         redactor = self._spec.redactor
         return {key: redactor.json(value, Audience.PUBLIC) for key, value in content.items()}

@@ -26,6 +26,7 @@ from openlineage.client.facet_v2 import (
     RunFacet,
     catalog_dataset,
     column_lineage_dataset,
+    data_quality_assertions_dataset,
     data_quality_metrics_dataset,
     data_quality_metrics_input_dataset,
     dataset_version_dataset,
@@ -38,6 +39,7 @@ from openlineage.client.facet_v2 import (
     schema_dataset,
     storage_dataset,
     symlinks_dataset,
+    test_run,
 )
 from openlineage.client.uuid import generate_new_uuid
 
@@ -69,7 +71,7 @@ from lancestat.runs.events import (
 )
 from lancestat.runs.execute import stored_result
 from lancestat.runs.node import NodeEnded
-from lancestat.runs.result import NodeResult, RunResult, Status
+from lancestat.runs.result import NodeCheck, NodeResult, RunResult, Status
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table
 from lancestat.spec.source import is_source
@@ -191,6 +193,9 @@ class RunEvents:
                 for left in result.nodes:
                     if left.name not in self._ended:
                         yield from self._node_ended(left, None, event.at)
+                for each in result.nodes:
+                    if checks := [check for check in result.checks if check.node == each.name]:
+                        yield self._node_checked(each, checks, event.at)
                 yield self._run_ended(result, event.at)
 
     def _of_run(self, state: RunState, at: datetime, error: str | None = None) -> RunEvent:
@@ -228,6 +233,22 @@ class RunEvents:
         state = _ENDS.get(result.status, RunState.ABORT)
         datasets = self._datasets(name, result, ended)
         yield self._event(state, at, self._started[name], result.kind.upper(), facets, *datasets)
+
+    def _node_checked(
+        self, result: NodeResult, checks: Sequence[NodeCheck], at: datetime
+    ) -> RunEvent:
+        """Return what is added to the run of a node that has ended: what is known of it since."""
+        facets = _run_facets("lancestat", __version__)
+        facets["parent"] = self._run.as_parent(self._root)
+        facets["test"] = _tests(checks)
+        inputs, outputs = self._datasets(result.name, result)
+        if result.kind == Table.kind.value:
+            for dataset in inputs:
+                dataset.inputFacets = {"dataQualityAssertions": _assertions(checks)}
+        run, job_type = self._started[result.name], result.kind.upper()
+        return self._event(
+            RunState.OTHER, at, run, job_type, _mapped(facets, self._shown), inputs, outputs
+        )
 
     def _event(
         self,
@@ -289,7 +310,6 @@ class RunEvents:
         dataset = self._dataset(table.uri, "lance", read, opened=result.version_published or read)
         if dataset is None:
             return []
-        # Checks of rows, such as their age, belong here too: `dataQualityAssertions`.
         facets: dict[str, InputDatasetFacet] = {
             "inputStatistics": input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
                 rowCount=result.rows_scanned, size=self._bytes_read.get(table.name)
@@ -428,7 +448,7 @@ def _spark_version() -> str:
     return str(pyspark.__version__)
 
 
-def _run_facets(engine: str, version: str, error: str | None) -> dict[str, RunFacet]:
+def _run_facets(engine: str, version: str, error: str | None = None) -> dict[str, RunFacet]:
     facets: dict[str, RunFacet] = {
         "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
             version, engine, __version__
@@ -437,6 +457,38 @@ def _run_facets(engine: str, version: str, error: str | None) -> dict[str, RunFa
     if error is not None:
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(error, "PYTHON")
     return facets
+
+
+def _tests(checks: Iterable[NodeCheck]) -> RunFacet:
+    return test_run.TestRunFacet(
+        [
+            test_run.TestExecution(
+                each.check,
+                "pass" if each.passed else "fail",
+                severity=each.severity,
+                actual=each.detail,
+            )
+            for each in checks
+        ]
+    )
+
+
+def _assertions(checks: Iterable[NodeCheck]) -> InputDatasetFacet:
+    module = data_quality_assertions_dataset
+    return module.DataQualityAssertionsDatasetFacet(
+        [
+            module.Assertion(
+                # `not_null` of `not_null(o_id)`.
+                each.check.partition("(")[0],
+                each.passed,
+                column=each.column,
+                severity=each.severity,
+                name=each.check,
+                actual=each.detail,
+            )
+            for each in checks
+        ]
+    )
 
 
 def _schema(snapshot: Snapshot) -> schema_dataset.SchemaDatasetFacet:

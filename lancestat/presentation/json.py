@@ -135,6 +135,7 @@ def _run(view: views.RunView, page: views.Page) -> Payload:
         finished_at=_instant(result.finished_at),
         status=result.status.value,
         nodes=[node.to_json() for node in result.nodes],
+        findings=[finding.to_json() for finding in result.findings],
         **_sources(result.sources),
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from lancestat.formats import MOST_NAMED, count, duration, large, named, size
+from lancestat.formats import MOST_NAMED, count, duration, large, named, size, visible
 from lancestat.presentation.terminal import paint
 
 if TYPE_CHECKING:
@@ -217,6 +217,14 @@ def run_totals(result: RunResult) -> Iterator[str]:
     yield f"{text}."
     stopped = [node for node in result.nodes if node.status in ("interrupted", "deferred")]
     yield paint(_all_read(done, stopped), "title")
+    for finding in result.findings[:MOST_NAMED]:
+        line = visible(f"{finding.node}: check {finding.check}: {finding.detail}")
+        yield paint(f"{finding.severity}: {line}", _FINDINGS[finding.severity])
+    if more := result.findings[MOST_NAMED:]:
+        yield f"and {count(len(more), 'finding')} more, which lancestat status lists"
+
+
+_FINDINGS = {"warn": "refresh", "error": "error"}
 
 
 def _kinds(nodes: Sequence[NodeResult]) -> str:

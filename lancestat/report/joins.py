@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import floor
@@ -24,7 +24,8 @@ from lancestat.report.values import (
     shortcomings,
 )
 from lancestat.runs.actions import Action
-from lancestat.runs.result import PastRun
+from lancestat.runs.result import NodeCheck, PastRun
+from lancestat.spec.expectations import Severity
 from lancestat.spec.model import KnnJoin, Node, NodeKind, joins_of
 
 
@@ -41,6 +42,13 @@ class JoinReport(NodeReport):
     @property
     def made_at(self) -> datetime | None:
         return self.record.finished_at if self.record else None
+
+    def node_checks(self, now: datetime) -> Iterator[NodeCheck]:
+        found, asked = self.record.accuracy.recall if self.record else None, self.spec.recall
+        if found is None or asked is None:
+            return
+        detail = f"{found:.4g} on a sample, {asked:g} is asked"
+        yield NodeCheck(self.spec.name, "recall", found >= asked, Severity.WARN.value, detail)
 
     def cells(self) -> dict[str, object]:
         rows = self.record.result.rows if self.record else None

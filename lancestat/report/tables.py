@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -31,13 +31,14 @@ from lancestat.report.values import (
     worst,
 )
 from lancestat.runs.actions import STATE_LACKS
-from lancestat.runs.result import PastRun
+from lancestat.runs.result import NodeCheck, PastRun
+from lancestat.spec.expectations import Severity
 from lancestat.spec.model import Freshness, Node, Table, tables_of
 from lancestat.spec.monitors import Monitor, with_shared
 from lancestat.state.history import HistoryPoint
 from lancestat.state.values import PartialIndex, partial_key, table_identity
 from lancestat.tables.coverage import cover
-from lancestat.tables.expectations import CheckResult
+from lancestat.tables.expectations import CheckResult, CheckVerdict
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.node import TableObserver
 from lancestat.tables.planner import stored_groups
@@ -88,6 +89,29 @@ class TableReport(NodeReport):
     @property
     def made_at(self) -> datetime | None:
         return self.status.computed_at if self.status else None
+
+    def node_checks(self, now: datetime) -> Iterator[NodeCheck]:
+        name, status = self.spec.name, self.status
+        if status is None:
+            return
+        yield NodeCheck(name, "statistics_current", status.use, Severity.ERROR.value, status.detail)
+        if self.freshness is not None:
+            since = "an unknown time" if self.changed_at is None else age(now - self.changed_at)
+            severity = Severity.WARN if self.freshness is Health.WARN else Severity.ERROR
+            detail = f"rows last changed {since} ago"
+            yield NodeCheck(name, "freshness", self.freshness is Health.OK, severity.value, detail)
+        columns = {str(each.name): each.check.columns for each in self.spec.expect}
+        for check in self.checks:
+            if check.verdict is not CheckVerdict.UNKNOWN:
+                about = columns.get(check.check, ())
+                yield NodeCheck(
+                    name,
+                    check.check,
+                    check.verdict is CheckVerdict.PROVED,
+                    check.severity.value,
+                    check.detail,
+                    about[0] if len(about) == 1 else None,
+                )
 
     @property
     def words(self) -> Mapping[str, str]:

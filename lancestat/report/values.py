@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from lancestat.nodes import NODE_TYPES
 from lancestat.redact import EMPTY_REDACTOR, Redactor, redact_line
 from lancestat.runs.actions import Action, Plan, Reason, SourceFindings
 from lancestat.runs.node import Observed
-from lancestat.runs.result import PastRun, Status
+from lancestat.runs.result import NodeCheck, PastRun, Status
 from lancestat.spec.model import Node
 from lancestat.state.history import HistoryPoint
 from lancestat.state.store import StateReader
@@ -63,6 +63,10 @@ class NodeReport:
     def changed_at(self) -> datetime | None:
         """When rows last changed, as far as that is known of this kind of node."""
         return None
+
+    def node_checks(self, now: datetime) -> Iterator[NodeCheck]:
+        """Yield what is known of what is expected of the node; this kind expects nothing."""
+        yield from ()
 
     @property
     def words(self) -> Mapping[str, str]:

@@ -18,11 +18,12 @@ from lancestat.formats import format_instant
 if TYPE_CHECKING:
     from lancestat.runs.actions import StageProgress
     from lancestat.runs.node import NodeEnded
-    from lancestat.runs.result import NodeResult, RunResult
+    from lancestat.runs.result import NodeCheck, NodeResult, RunResult
 
 __all__ = [
     "Cancelling",
     "Event",
+    "Found",
     "FragmentsRead",
     "NodeFinished",
     "NodeStarted",
@@ -169,6 +170,18 @@ class Warned(Event):
 
     def to_json(self) -> dict[str, object]:
         return {"event": self.name, "message": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Event):
+    """Something is not as expected of a node, after all nodes have ended."""
+
+    finding: NodeCheck
+
+    name = "finding"
+
+    def to_json(self) -> dict[str, object]:
+        return {"event": self.name, **self.finding.to_json()}
 
 
 @dataclass(frozen=True, slots=True)

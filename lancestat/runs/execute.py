@@ -47,6 +47,7 @@ from lancestat.runs.discover import located
 from lancestat.runs.events import (
     Cancelling,
     EventStream,
+    Found,
     Listener,
     NodeFinished,
     NodeStarted,
@@ -58,6 +59,7 @@ from lancestat.runs.node import NodeEnded, NodeRunner, NodeTypes
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import (
     NOT_BEGUN,
+    NodeCheck,
     NodeResult,
     RunInterrupted,
     RunResult,
@@ -259,9 +261,15 @@ class RunRecorder:
         return all(node.result.get("status") == Status.SUCCESS.value for node in newest)
 
 
+# Returns what is known after a run of what is expected of its nodes.
+CheckRun = Callable[[RunResult], Sequence[NodeCheck]]
+
+
 @dataclass(slots=True)
 class Scheduler:
     """Runs the actions of one plan, `threads` nodes at once; `runners` are by kind of node.
+
+    `check` is called once the run is recorded, unless it was interrupted.
 
     `ended` has the nodes that have ended, `begun` when those began that go on. Nodes that have not
     begun are left once `is_stopped` is set. `is_over` is set once the time of the budget is over,
@@ -273,6 +281,7 @@ class Scheduler:
     runners: Mapping[str, NodeRunner]
     threads: int = THREADS
     fail_fast: bool = False
+    check: CheckRun = lambda result: ()
     ended: dict[str, NodeEnded] = field(default_factory=dict)
     begun: dict[str, float] = field(default_factory=dict)
     is_stopped: bool = False
@@ -313,6 +322,10 @@ class Scheduler:
         )
         run = replace(run, finished_at=finished_at, status=result.status.value)
         recorder.record(plan, run, in_order, is_interrupted=interruption is not None)
+        if interruption is None:
+            result = replace(result, checks=tuple(self.check(result)))
+        for finding in result.findings:
+            context.events.emit(Found(finding))
         context.events.emit(RunFinished(result))
         if interruption is not None:
             raise RunInterrupted(result) from interruption
@@ -542,6 +555,7 @@ def execute_plan(
     digests: Mapping[str, str],
     listeners: Sequence[Listener] = (),
     *,
+    check: CheckRun = lambda result: (),
     threads: int | None = None,
     fail_fast: bool = False,
     session: SparkSession | None = None,
@@ -549,9 +563,9 @@ def execute_plan(
 ) -> RunResult:
     """Execute a plan on the Spark of its target; the run's record names `command`.
 
-    `listeners` get what happens. `threads` nodes are worked on at once, None for as many as usual.
-    `session` is as `RunSession`
-    has it. Where the process ends next (`ends_process`), Spark stops by itself.
+    `listeners` get what happens. `check` is as `Scheduler` has it. `threads` nodes are worked on at
+    once, None for as many as usual. `session` is as `RunSession` has it. Where the process ends
+    next (`ends_process`), Spark stops by itself.
     """
     types, target = observer.types, observer.spec.target
     if session is None and target.spark_package is not None and uses_package(target):
@@ -566,7 +580,8 @@ def execute_plan(
         stack.enter_context(events.with_warnings())
         runners = {kind: stack.enter_context(type.runner(context)) for kind, type in types.items()}
         stack.enter_context(spark)
-        result = Scheduler(context, runners, threads or THREADS, fail_fast).execute(plan, command)
+        scheduler = Scheduler(context, runners, threads or THREADS, fail_fast, check)
+        result = scheduler.execute(plan, command)
         _remove_past(observer, plan, result)
         return result
 

@@ -177,6 +177,27 @@ class NodeResult:
         return {**members, **(self.figures.to_json() if self.figures else {})}
 
 
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """What is known of something that is expected of a node, after a run.
+
+    `check` is an expectation or a monitor as its YAML has it, `freshness`, `recall`, or
+    `statistics_current`. One that did not pass is a finding, of the severity `warn` or `error`.
+    `column` is the only one that it is about.
+    """
+
+    node: str
+    check: str
+    passed: bool
+    severity: str
+    detail: str
+    column: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the members of a finding in JSON."""
+        return {name: getattr(self, name) for name in ("node", "check", "severity", "detail")}
+
+
 # What is said of a node that an interrupted run did not come to.
 NOT_BEGUN = "the run was interrupted before it began"
 # The word for nodes that did not end well.
@@ -274,6 +295,7 @@ class RunResult(display.Rows):
         started_at: When the run started, in UTC.
         finished_at: When it ended, in UTC.
         sources: What the sources of the project had when the run was planned, None without sources.
+        checks: What is known after the run of what is expected of its nodes.
     """
 
     project: str
@@ -285,6 +307,7 @@ class RunResult(display.Rows):
     finished_at: datetime | None = None
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
     sources: SourceFindings | None = None
+    checks: tuple[NodeCheck, ...] = ()
 
     def __repr__(self) -> str:
         counts = Counter(ENDED_AS.get(node.status, node.action) for node in self.nodes)
@@ -303,6 +326,11 @@ class RunResult(display.Rows):
     def ok(self) -> bool:
         """Whether the run was not interrupted, and no node failed."""
         return self.status is Status.SUCCESS
+
+    @property
+    def findings(self) -> tuple[NodeCheck, ...]:
+        """The checks that did not pass. They do not change the status of the run."""
+        return tuple(check for check in self.checks if not check.passed)
 
     @property
     def failures(self) -> tuple[NodeFailure, ...]:

@@ -62,7 +62,8 @@ class Hook:
     )
     when: When = key(
         words(When, "'success', 'failure' or 'always'"),
-        "After which runs an `on_run_end` hook is called. One that was interrupted is a failure.",
+        "After which runs an `on_run_end` hook is called. One that was interrupted is a "
+        "failure, and so is one with findings of severity error.",
         default=When.ALWAYS,
     )
     location: Location | None = field(default=None, compare=False)
