@@ -30,6 +30,7 @@ from lancestat.presentation.views import (
     RunView,
     ShowView,
     StatusView,
+    load_format,
 )
 
 if TYPE_CHECKING:
@@ -200,7 +201,8 @@ def status(
 
     project = invocation.project()
     written = artifacts(project)
-    report = project.report(select, exclude, runs=1)
+    with_histograms = load_format(invocation.output).has_histograms
+    report = project.report(select, exclude, runs=1, with_histograms=with_histograms)
     if written is not None:
         written.reported(report)
     invocation.show(status_view(redacted_report(report, project.spec, CONSOLE.audience)))

@@ -40,6 +40,8 @@ FORMATS = {
     "markdown": "lancestat.presentation.markdown",
     "csv": "lancestat.presentation.csv",
     "prometheus": "lancestat.presentation.prometheus",
+    "datahub": "lancestat.presentation.datahub",
+    "openmetadata": "lancestat.presentation.openmetadata",
 }
 
 V = TypeVar("V")
@@ -75,6 +77,7 @@ class Format(Generic[T]):
         write: Prints what a renderer returns.
         is_for_people: People read it: queries print a limited number of rows, in local time.
         is_published: It is made to be published, and holds nothing that the public must not see.
+        has_histograms: It shows the histograms of tables in their status.
     """
 
     def __init__(
@@ -83,7 +86,9 @@ class Format(Generic[T]):
         *,
         is_for_people: bool = False,
         is_published: bool = False,
+        has_histograms: bool = False,
     ) -> None:
+        self.has_histograms = has_histograms
         self.write = write
         self.is_for_people = is_for_people
         self.is_published = is_published

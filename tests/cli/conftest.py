@@ -78,11 +78,18 @@ class FakeProject:
         return select_nodes(self.spec, select, exclude)
 
     def plan(
-        self, select: Sequence[str] | None, exclude: Sequence[str] | None, *, full_refresh: bool
+        self,
+        select: Sequence[str] | None,
+        exclude: Sequence[str] | None,
+        *,
+        full_refresh: bool,
+        max_bytes: int | None,
+        max_minutes: float | None,
     ) -> Plan:
         if self.failure:
             raise self.failure
         self.asked |= {"select": select, "exclude": exclude, "full_refresh": full_refresh}
+        self.asked |= {"max_bytes": max_bytes, "max_minutes": max_minutes}
         return self.planned
 
     def run(

@@ -68,6 +68,8 @@ def test_a_commands_own_options_read_the_environment_without_its_name(
         LANCESTAT_FAIL_FAST="1",
         LANCESTAT_THREADS="3",
         LANCESTAT_RUN_THREADS="5",
+        LANCESTAT_MAX_BYTES="2 GB",
+        LANCESTAT_MAX_MINUTES="1.5",
     )
     assert result.exit_code == 0, result.output
     assert project.asked == {
@@ -76,7 +78,26 @@ def test_a_commands_own_options_read_the_environment_without_its_name(
         "full_refresh": True,
         "fail_fast": True,
         "threads": 3,
+        "max_bytes": 2_000_000_000,
+        "max_minutes": 1.5,
     }
+
+
+@pytest.mark.parametrize(
+    "words", [("--max-bytes", "much"), ("--max-bytes", "-1"), ("--max-minutes", "0")]
+)
+def test_a_budget_that_makes_no_sense_is_wrong_usage(
+    lancestat: Lancestat, project: FakeProject, words: tuple[str, str]
+) -> None:
+    result = lancestat("run", *words)
+    assert result.exit_code == 2
+    assert words[0] in result.stderr
+
+
+def test_a_saved_plan_has_its_budget_already(lancestat: Lancestat, project: FakeProject) -> None:
+    result = lancestat("run", "--plan-file", "p.json", "--max-minutes", "3")
+    assert result.exit_code == 2
+    assert "--max-minutes" in result.stderr
 
 
 def test_several_selects_are_one_union(lancestat: Lancestat, project: FakeProject) -> None:

@@ -9,8 +9,10 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import lance
+import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -32,7 +34,12 @@ class Watched:
     asked: dict[str, object] = field(default_factory=dict)
 
     def report(
-        self, select: Sequence[str] | None, exclude: Sequence[str] | None, *, runs: int
+        self,
+        select: Sequence[str] | None,
+        exclude: Sequence[str] | None,
+        *,
+        runs: int,
+        with_histograms: bool = False,
     ) -> ProjectReport:
         self.asked |= {"select": select, "exclude": exclude, "runs": runs}
         return self.project_report
@@ -234,3 +241,62 @@ def test_no_name_breaks_a_line_for_prometheus(lancestat: Lancestat, watched: Wat
         if family.name == "lancestat_health"
     ]
     assert [sample.labels["node"] for sample in family.samples] == [name]
+
+
+def test_catalogs_of_metadata_get_profiles(
+    lancestat: Lancestat, watched: Watched, golden: Golden
+) -> None:
+    for name in ("datahub", "openmetadata"):
+        printed = lancestat("status", "--output", name)
+        assert printed.stderr == ""
+        golden(f"cli/status.{name}.json", printed.stdout)
+
+
+def profiles(lancestat: Lancestat, name: str) -> dict[str, Any]:
+    """The profiles that a format prints, by the table's name there."""
+    printed = json.loads(lancestat("status", "--output", name).stdout)
+    if name == "openmetadata":
+        return {each["table"]: each["profile"] for each in printed}
+    return {each["entityUrn"]: each["aspect"]["json"] for each in printed}
+
+
+def test_profiles_have_the_columns_of_the_rows_as_they_are(
+    lancestat: Lancestat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    uri = str(tmp_path / "a,(b).lance")
+    rows = pa.table(
+        {
+            "n": pa.array([*range(100), None]),
+            "x": pa.array([n / 8 for n in range(101)]),
+            "day": pa.array(range(101), pa.date32()),
+            "s": [f"name{n}" for n in range(101)],
+        }
+    )
+    lance.write_dataset(rows, uri)
+    table = {"name": "t", "uri": uri, "histogram": True, "show_values": False}
+    write_project(tmp_path, table)
+    assert lancestat("run").exit_code == 0
+    [(urn, profile)] = profiles(lancestat, "datahub").items()
+    path = f"{tmp_path}/a%2c%28b%29.lance"
+    assert urn == f"urn:li:dataset:(urn:li:dataPlatform:lance,{path},DEV)"
+    assert profile["rowCount"] == 101
+    fields = {field["fieldPath"]: field for field in profile["fieldProfiles"]}
+    assert (fields["n"]["nullCount"], fields["n"]["uniqueProportion"]) == (1, 1.0)
+    middle = {each["quantile"]: each["value"] for each in fields["n"]["quantiles"]}["0.5"]
+    assert 48 <= int(middle) <= 51
+    histogram = fields["x"]["histogram"]
+    assert len(histogram["boundaries"]) == len(histogram["heights"]) + 1 <= 33
+    assert sum(histogram["heights"]) == pytest.approx(101, rel=0.01)
+    # Spark's numbers of a day tell nobody anything, and values of strings are not to be shown.
+    assert "quantiles" not in fields["day"] and fields["day"]["max"] == "1970-04-11"
+    assert "min" not in fields["s"] and fields["s"]["uniqueCount"]
+    [(name, other)] = profiles(lancestat, "openmetadata").items()
+    assert name == uri
+    columns = {column["name"]: column for column in other["columnProfile"]}
+    assert 48 <= columns["n"]["median"] <= 51
+    assert columns["n"]["valuesCount"] == 100
+
+    lance.write_dataset(rows, uri, mode="append")
+    [profile] = profiles(lancestat, "datahub").values()
+    assert (profile["rowCount"], profile["fieldProfiles"]) == (202, [])
