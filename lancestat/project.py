@@ -157,6 +157,7 @@ class Project:
             base,
             head,
             types=NODE_TYPES,
+            check=checks_in_words,
             target=target,
             vars=vars,
             with_datasets=with_datasets,
@@ -950,3 +951,10 @@ def _check_plan(plan: object, select: object, exclude: object, *budget: object) 
         raise InvalidArgument("select and exclude go without a plan, which has its nodes already")
     if plan is not None and any(bound is not None for bound in budget):
         raise InvalidArgument("max_bytes and max_minutes go without a plan, which has its budget")
+
+
+def checks_in_words(*arguments: Any) -> Mapping[str, str]:
+    """Do as `report.findings.checks_in_words`; datasets are opened only where that is needed."""
+    from lancestat.report import findings
+
+    return findings.checks_in_words(*arguments)

@@ -77,6 +77,7 @@ def diff(
     or inline make no difference.
     """
     from lancestat.nodes import NODE_TYPES
+    from lancestat.project import checks_in_words
     from lancestat.review.diff import review
 
     failing = _risks(fail_on)
@@ -85,6 +86,7 @@ def diff(
         base,
         head,
         types=NODE_TYPES,
+        check=checks_in_words,
         target=invocation.target,
         vars=dict(invocation.vars),
         select=select,

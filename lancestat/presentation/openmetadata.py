@@ -42,7 +42,7 @@ def _table_profile(table: TableReport, now: int) -> dict[str, Any]:
         "tableProfile": {
             "timestamp": now,
             "rowCount": status.rows,
-                "sizeInByte": status.disk_bytes,
+            "sizeInByte": status.disk_bytes,
         },
         "columnProfile": [
             known(

@@ -243,9 +243,7 @@ def _all_read(done: Sequence[NodeResult], stopped: Sequence[NodeResult]) -> str:
     if pairs := pairs_of(done):
         parts.append(f"Compared {large(pairs)} pairs.")
     if stored := sum(node.fragments_scanned or 0 for node in stopped):
-        parts.append(
-            f"Kept {count(stored, 'fragment')} of unfinished tables, not to be read again."
-        )
+        parts.append(f"Kept {count(stored, 'fragment')} of stopped tables, not to be read again.")
     # What a stopped node has read without keeping it is not known.
     return " ".join(parts) or ("Nothing was finished." if stopped else "No data was read.")
 

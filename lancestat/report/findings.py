@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from datetime import datetime
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
 
 from lancestat.errors import LancestatError
+from lancestat.formats import count, named
 from lancestat.report.gather import gather
+from lancestat.report.tables import TableReport
 from lancestat.runs.result import NodeCheck, RunResult, Status
-from lancestat.spec.model import Node, ProjectSpec, Table
+from lancestat.spec.model import Node, ProjectSpec, Table, expects_something
 from lancestat.spec.monitors import FreshnessAnomalies, with_shared
 from lancestat.state.store import StateReader
+from lancestat.tables.expectations import CheckResult, CheckVerdict
 
 _log = logging.getLogger("lancestat.report")
 
@@ -40,6 +44,37 @@ def checks_after(
     return tuple(check for node in report.nodes for check in node.node_checks(report.made_at))
 
 
+def checks_in_words(
+    spec: ProjectSpec,
+    nodes: Sequence[Node],
+    state: StateReader,
+    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+) -> Mapping[str, str]:
+    """Return a sentence on each table that something is expected of, by its name.
+
+    Raises:
+        LancestatError: The state cannot be read.
+    """
+    reports = gather(spec, state, clock, nodes, runs=1).nodes
+    return {
+        report.spec.name: _sentence(report.checks)
+        for report in reports
+        if isinstance(report, TableReport) and report.checks
+    }
+
+
+def _sentence(checks: Sequence[CheckResult]) -> str:
+    numbers = Counter(check.verdict for check in checks)
+    counts = [f"{count(numbers[each])} {each}" for each in CheckVerdict if numbers[each]]
+    refuted = [
+        f"{check.check} ({check.detail})"
+        for check in checks
+        if check.verdict is CheckVerdict.REFUTED
+    ]
+    words = f"of what BASE expects: {', '.join(counts)}"
+    return f"{words}, {named(refuted)}" if refuted else words
+
+
 def _is_checked(node: Node, spec: ProjectSpec, *, is_left: bool) -> bool:
     if not isinstance(node, Table):
         return node.recall is not None and not is_left
@@ -48,4 +83,4 @@ def _is_checked(node: Node, spec: ProjectSpec, *, is_left: bool) -> bool:
         isinstance(monitor.watched, FreshnessAnomalies) for monitor in monitors
     ):
         return True
-    return bool(node.expect or monitors) and not is_left
+    return expects_something(node, spec.monitors) and not is_left

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from lancestat.errors import ForeignState
+from lancestat.errors import ForeignState, LancestatError
 from lancestat.review.evidence import (
     Evidence,
     NodeChange,
@@ -44,8 +44,15 @@ from lancestat.review.values import (
     without_flags,
 )
 from lancestat.runs.discover import without_stand_ins
+from lancestat.runs.node import read_uris
 from lancestat.spec.graph import dependencies, select_on_either
-from lancestat.spec.model import Node, ProjectSpec, Source, node_digest
+from lancestat.spec.model import (
+    Node,
+    ProjectSpec,
+    Source,
+    expects_something,
+    node_digest,
+)
 from lancestat.state.store import StateReader, open_state
 from lancestat.state.values import canonical_uri
 
@@ -95,6 +102,9 @@ def pair_nodes(base: ProjectSpec, head: ProjectSpec) -> tuple[NodePair, ...]:
 
 Key = tuple[str, str]
 
+# Returns a sentence for each node of a project whose expectations are looked at.
+CheckNodes = Callable[[ProjectSpec, Sequence[Node], StateReader], Mapping[str, str]]
+
 
 def _name(node: Node) -> Key:
     return node.kind.value, node.name
@@ -117,7 +127,8 @@ _FELT_BY_READERS = frozenset((Risk.DATASET_MOVED, Risk.OUTPUT_MOVED, Risk.JOIN_M
 class Comparison:
     """Two sides of a project, loaded; `labels` name them, `commits` are those of revisions.
 
-    `types` are the kinds of nodes, which judge what changes mean.
+    `types` are the kinds of nodes, which judge what changes mean. `check` says in words whether
+    nodes of BASE are as BASE expects.
     """
 
     base: ProjectSpec
@@ -125,6 +136,7 @@ class Comparison:
     types: ReviewedTypes
     labels: tuple[str, str]
     commits: tuple[str | None, str | None] = (None, None)
+    check: CheckNodes | None = None
 
     @property
     def mask(self) -> Mask:
@@ -159,6 +171,7 @@ class Comparison:
             (pair, change) for pair in pairs if (change := self._changed(pair, tables)) is not None
         ]
         evidence = self._evidence((change for _, change in changed), state, now)
+        checked = {} if state is None else self._checked([pair for pair, _ in changed], state)
         settings = changes(
             *(
                 target_properties(spec.name, spec.target, spec.target_origins, self.mask)
@@ -172,7 +185,7 @@ class Comparison:
             target=self.mask.line(self.head.target.name),
             base=self.mask.line(self.labels[0]),
             head=self.mask.line(self.labels[1]),
-            nodes=tuple(self._node(pair, change, evidence) for pair, change in changed),
+            nodes=tuple(self._node(pair, change, evidence, checked) for pair, change in changed),
             unchanged=len(pairs) - len(changed),
             settings=settings,
             notes=(*moved, *evidence.notes),
@@ -247,12 +260,42 @@ class Comparison:
             uris += change.opened_uris(self.head)
         return gather(nothing, uris, state, self.types)
 
-    def _node(self, pair: NodePair, change: NodeChange, evidence: Evidence) -> NodeDiff:
+    def _checked(
+        self, pairs: Sequence[NodePair], state: Callable[[], StateReader]
+    ) -> Mapping[str, str]:
+        """Return in words whether changed nodes are as BASE expects.
+
+        Nothing is said of what HEAD expects: its author could ask for values by and by.
+        """
+        both = [pair.old for pair in pairs if pair.old is not None and pair.new is not None]
+        trusted = trusted_uris(self.base, self.head)
+        nodes = [
+            node
+            for node in both
+            if expects_something(node, self.base.monitors)
+            and trusted.issuperset(read_uris(self.base, node))
+        ]
+        if self.check is None or not nodes:
+            return {}
+        try:
+            return self.check(self.base, nodes, state())
+        except LancestatError:
+            # Where it matters for costs, too, a note says so.
+            return {}
+
+    def _node(
+        self,
+        pair: NodePair,
+        change: NodeChange,
+        evidence: Evidence,
+        checked: Mapping[str, str],
+    ) -> NodeDiff:
         node, old, mask = pair.node, pair.old, evidence.mask
         findings = change.judge(evidence)
         is_renamed = old is not None and old.name != node.name
         risks = {note.risk for note in findings.risks}
         readers = self._read_by(pair) if is_renamed or risks & _FELT_BY_READERS else ()
+        expected = [checked[old.name]] if old is not None and old.name in checked else []
         return NodeDiff(
             name=mask.line(node.name),
             kind=node.kind,
@@ -266,7 +309,7 @@ class Comparison:
             is_source=isinstance(change, SourceChange),
             cost_bytes=findings.cost_bytes,
             risks=tuple(RiskNote(note.risk, mask.line(note.sentence)) for note in findings.risks),
-            notes=mask.lines((*findings.notes, *readers)),
+            notes=mask.lines((*findings.notes, *readers, *expected)),
         )
 
     def _owners(self, pair: NodePair) -> Iterator[str]:
@@ -297,6 +340,7 @@ def review(
     head: str | None = None,
     *,
     types: ReviewedTypes,
+    check: CheckNodes | None = None,
     target: str | None = None,
     vars: Mapping[str, object] | None = None,
     select: Selector = None,
@@ -309,7 +353,8 @@ def review(
     """Compare what two sides of a project declare, under a target, its default when None.
 
     With `with_datasets` the datasets and the state of `base` are opened, to name columns and to
-    estimate bytes. What only `head` names is never opened. `environment` is that of a job, and
+    estimate bytes, and `check` says whether changed nodes are as `base` expects. What only `head`
+    names is never opened. `environment` is that of a job, and
     tells where the files of both sides are shown; `loaded` is called with each side.
     """
     sides = find_sides(project_dir, base, head)
@@ -320,6 +365,7 @@ def review(
         types,
         (sides.base.label, sides.head.label),
         (sides.base.commit, sides.head.commit),
+        check,
     )
     state = _state_of(None if sides.base.is_before_project else old, new)
     names = _names((old, new), select, exclude, state)

@@ -221,11 +221,11 @@ class KnnJoin:
 
     name: str = key(NAME, "The name of the node.", role=LABEL)
     description: str | None = key(TEXT, "What it is for.", role=REMARK, default=None, kw_only=True)
-    priority: int = key(
+    priority: int | None = key(
         PRIORITY,
-        "Nodes of higher priority come first in a run that has a budget.",
+        "Nodes of higher priority come first in a run that has a budget. It is 0 by default.",
         role=CHECK,
-        default=0,
+        default=None,
         kw_only=True,
     )
     tags: tuple[str, ...] = key(TAGS, role=REMARK, default=(), kw_only=True)

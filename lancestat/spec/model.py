@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
@@ -50,7 +50,7 @@ from lancestat.spec.declaration import (
 from lancestat.spec.hooks import NO_HOOKS, Hooks
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
-from lancestat.spec.monitors import MONITORS, Monitor
+from lancestat.spec.monitors import MONITORS, Monitor, with_shared
 from lancestat.spec.relations import CommonValues as CommonValues
 from lancestat.spec.relations import Reference as Reference
 from lancestat.spec.source import Source as Source
@@ -71,6 +71,11 @@ Node = Table | KnnJoin
 
 def tables_of(nodes: Iterable[Node]) -> tuple[Table, ...]:
     return tuple(node for node in nodes if isinstance(node, Table))
+
+
+def expects_something(node: Node, shared: Sequence[Monitor]) -> bool:
+    """Return whether a node has expectations or monitors, its own or those of its project."""
+    return isinstance(node, Table) and bool(node.expect or with_shared(node.monitors, shared))
 
 
 def joins_of(nodes: Iterable[Node]) -> tuple[KnnJoin, ...]:

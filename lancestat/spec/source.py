@@ -69,7 +69,7 @@ class SourceDefaults:
 
     tags: tuple[str, ...] = _as_of_tables("tags")
     owner: str | None = _as_of_tables("owner")
-    priority: int = _as_of_tables("priority")
+    priority: int | None = _as_of_tables("priority")
     columns: ColumnSelection = _as_of_tables("columns")
     policy: Policy = _as_of_tables("policy")
     publish: Publish = _as_of_tables("publish")

@@ -348,11 +348,11 @@ class Table:
         repr=False,
     )
     description: str | None = key(TEXT, "What a row represents.", role=REMARK, default=None)
-    priority: int = key(
+    priority: int | None = key(
         PRIORITY,
-        "Nodes of higher priority come first in a run that has a budget.",
+        "Nodes of higher priority come first in a run that has a budget. It is 0 by default.",
         role=CHECK,
-        default=0,
+        default=None,
     )
     tags: tuple[str, ...] = key(TAGS, role=REMARK, default=())
     owner: str | None = key(TEXT, "The person or team to ask about it.", role=REMARK, default=None)

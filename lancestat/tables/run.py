@@ -361,25 +361,24 @@ def table_runner(context: RunContext) -> Iterator[TableRunner]:
             scanner = process if stage.runs_on is RunsOn.PROCESS else spark
             return scanner.scan(node, table, stage.scans)
 
-        yield TableRunner(context, scan, process.cancel, spark.pause)
+        def pause() -> None:
+            process.cancel()
+            spark.pause()
+
+        yield TableRunner(context, scan, process.cancel, pause)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRunner:
     """Runs actions on tables; `scan` reads fragments.
 
-    `cancel` stops what reads in this process, `pause_spark` what reads on Spark, between two jobs.
+    `cancel` stops what reads in this process, and `pause` what reads at all, on Spark between jobs.
     """
 
     context: RunContext
     scan: ScanTable
     cancel: Callable[[], None]
-    pause_spark: Callable[[], None]
-
-    def pause(self) -> None:
-        """Stop reading; what has been read is stored."""
-        self.cancel()
-        self.pause_spark()
+    pause: Callable[[], None]
 
     def run(self, action: TableAction) -> NodeEnded:
         """Carry out an action until its statistics are published for the version they describe."""

@@ -147,7 +147,7 @@ class JoinWorld:
         self.clock.advance(seconds=1)
         context = run_context(self.observer, self.state, digests, self.listeners)
         runners: dict[str, NodeRunner] = {
-            "table": TableRunner(context, World(self.folder).scan, lambda: None),
+            "table": TableRunner(context, World(self.folder).scan, lambda: None, lambda: None),
             "knn_join": JoinRunner(context, self.open_join),
         }
         return Scheduler(context, runners).execute(plan)

@@ -22,7 +22,7 @@ from lancestat.joins.search.work import (
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent, rows_digest
 from lancestat.lake.snapshot import Pin
-from lancestat.runs.actions import Blocked, Dependent, Plan, Reason, Skip
+from lancestat.runs.actions import Blocked, Deferred, Dependent, Plan, Reason, Skip
 from lancestat.spec.model import KnnJoin, KnnSide
 from tests.tables.plans import plan, refresh
 
@@ -141,6 +141,13 @@ def _every_join() -> Plan:
             (Reason.INPUT_CHANGED,),
             ("first", "more_left"),
             figures=JoinFigures(),
+        ),
+        Deferred(
+            "later",
+            "knn_join",
+            (Reason.NEW,),
+            JoinFigures(),
+            "it takes about 2 h, with 30 min left of the budget of 30 minutes",
         ),
         named("idle", idle),
         Blocked("broken", "knn_join", blocked, JoinFigures()),

@@ -24,8 +24,7 @@ from lancestat.runs.actions import Action, Deferred, Dependent, Plan, Reason, ta
 from lancestat.runs.budget import Allowance, within_budget
 from lancestat.runs.result import NodeResult, RunResult, Status
 from lancestat.spec.budget import NO_BUDGET, Budget
-from lancestat.tables.analyze import RangePartials, ScanRange, ScanTask
-from lancestat.tables.run import TableRunner
+from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanRange, ScanTask
 from lancestat.tables.wire import unstamped
 from lancestat.workload.query_log import QueryEvent
 from tests.runs.world import orders, write_project
@@ -295,7 +294,7 @@ class Slow:
     """Lets the reading of a table wait, after some fragments, until the time is over."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fragments: int) -> None:
-        read, pause = ScanTask.read, TableRunner.pause
+        read, cancel = ScanTask.read, ProcessScanner.cancel
         lock, self.over, self.begun = threading.Lock(), threading.Event(), 0
 
         def reading(task: ScanTask, part: ScanRange) -> RangePartials:
@@ -306,12 +305,12 @@ class Slow:
                 assert self.over.wait(60)
             return read(task, part)
 
-        def pausing(runner: TableRunner) -> None:
-            pause(runner)
+        def cancelling(scanner: ProcessScanner) -> None:
+            cancel(scanner)
             self.over.set()
 
         monkeypatch.setattr(ScanTask, "read", reading)
-        monkeypatch.setattr(TableRunner, "pause", pausing)
+        monkeypatch.setattr(ProcessScanner, "cancel", cancelling)
 
 
 def test_tables_stop_reading_when_the_time_is_over_and_go_on_later(

@@ -120,7 +120,7 @@ class World:
     def execute(self, plan: Plan) -> RunResult:
         digests = {self.table.name: node_digest(self.table)}
         context = run_context(self.observer, self.state, digests)
-        runners = {"table": TableRunner(context, self.scan, lambda: None)}
+        runners = {"table": TableRunner(context, self.scan, lambda: None, lambda: None)}
         return Scheduler(context, runners).execute(plan)
 
     def assess(self) -> tuple[TableAssessment, TableChanges]:
@@ -220,6 +220,9 @@ def scan_locally(
             pass
 
         def cancel(self) -> None:
+            pass
+
+        def pause(self) -> None:
             pass
 
         def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> ScanResults:
