@@ -147,6 +147,14 @@ def test_nodes_that_were_not_run_say_why(shop: Path, instance: dg.DagsterInstanc
     assert left.data == {"name": "orders", "message": "another node failed first"}
 
 
+def test_what_the_budget_defers_is_not_materialized(
+    shop: Path, instance: dg.DagsterInstance
+) -> None:
+    result = Shop(shop, instance, "--max-bytes", "0").run(TABLES)
+    assert result.success
+    assert materialized(result) == {}
+
+
 def test_checks_alone_run_no_nodes(dagster: Shop, shop: Path) -> None:
     assert dagster.run(["orders"]).success
     write_orders(shop, mode="append")
