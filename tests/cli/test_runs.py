@@ -86,7 +86,9 @@ def test_a_plan_file_excludes_options_of_plan(
 ) -> None:
     result = lancestat("run", "--plan-file", "plan.json", *option)
     assert result.exit_code == 2
-    assert "cannot be combined with --select, --exclude, --full-refresh, --max-bytes" in result.stderr
+    assert (
+        "cannot be combined with --select, --exclude, --full-refresh, --max-bytes" in result.stderr
+    )
 
 
 def test_a_plan_file_may_come_from_the_environment(folder: Path, lancestat: Lancestat) -> None:

@@ -235,3 +235,17 @@ def test_an_interval_is_a_duration(tmp_path: Path) -> None:
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert result.returncode == 2
         assert "is not a duration such as 90s" in result.stderr
+
+
+def test_what_the_budget_defers_is_no_failure(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    local = {"state": "state", "spark": {"master": "local[2]"}}
+    watched.project = write_project(tmp_path, HERE, target={**local, "budget": {"bytes": "1B"}})
+    for _ in range(3):
+        assert watched.round() == MINUTE
+    # Nothing is run in vain, and nothing is planned again before the next plan is due.
+    assert (watched.plans, watched.runs) == (1, [])
+    watched.project = write_project(tmp_path, HERE, target=local)
+    for _ in range(10):
+        watched.round()
+    assert watched.runs == [["here"]]

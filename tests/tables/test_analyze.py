@@ -153,6 +153,18 @@ def test_jobs_hold_all_scans_in_order_and_a_bounded_number_of_partials(
         assert len(job) == 1 or sum(len(fragment_scan.fields) for fragment_scan in job) <= limit
 
 
+@given(scan_lists(), st.integers(1, 1 << 30))
+@settings(deadline=None)
+def test_jobs_of_a_run_that_has_to_end_in_time_read_a_bounded_number_of_bytes(
+    scans: list[Scan], most: int
+) -> None:
+    scan_jobs = list(jobs(scans, most_bytes=most))
+
+    assert [each for job in scan_jobs for each in job] == scans
+    for job in scan_jobs:
+        assert len(job) == 1 or sum(each.size_bytes for each in job) <= most
+
+
 def test_a_job_holds_fewer_partials_with_quantiles() -> None:
     plain = [scan(10, 1_000)] * 12
     rich = [
