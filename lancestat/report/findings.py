@@ -77,7 +77,7 @@ def _sentence(checks: Sequence[CheckResult]) -> str:
 
 def _is_checked(node: Node, spec: ProjectSpec, *, is_left: bool) -> bool:
     if not isinstance(node, Table):
-        return node.recall is not None and not is_left
+        return getattr(node, "recall", None) is not None and not is_left
     monitors = with_shared(node.monitors, spec.monitors)
     if node.freshness is not None or any(
         isinstance(monitor.watched, FreshnessAnomalies) for monitor in monitors

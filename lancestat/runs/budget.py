@@ -108,7 +108,7 @@ def within_budget(
     """
     if not budget:
         return plan
-    used, priorities = uses(), {node.name: node.priority or 0 for node in nodes}
+    used, priorities = uses(), {node.name: getattr(node, "priority", None) or 0 for node in nodes}
 
     def rank(action: Action) -> tuple[float, ...]:
         name = action.node

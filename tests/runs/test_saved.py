@@ -139,7 +139,7 @@ NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
         ("", "LS622", "it is empty"),
         ("  \n", "LS622", "it is empty"),
         ("tables: []", "LS622", "it is not JSON, see line 1, column 1"),
-        (text_of()[:-3], "LS622", "it ends early, at line 45"),
+        (text_of()[:-3], "LS622", "it ends early, at line 49"),
         (text_of()[:100], "LS622", "it ends early"),
         (text_of().replace('"state": ', '"state" '), "LS622", "it is not JSON, see line 8"),
         ("[" * 100_000, "LS622", "JSON that no plan looks like"),
