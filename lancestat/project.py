@@ -568,7 +568,7 @@ class Project:
         Args:
             table: The name of a declared table.
         """
-        from lancestat.report.relations import relations_of
+        from lancestat.report.relations import groups_of, relations_of
         from lancestat.report.tables import fragment_coverage
         from lancestat.tables.node import assess_table
         from lancestat.tables.table_status import table_status
@@ -576,7 +576,9 @@ class Project:
         observer = self._observer()
         assessment, changes = assess_table(observer, self._table(table))
         _, covered = fragment_coverage(assessment, changes.index)
-        relations = relations_of(assessment, observer.state, partial(self._assessed, observer))
+        relations = relations_of(
+            assessment, groups_of(observer.state), partial(self._assessed, observer)
+        )
         return table_status(assessment, self._clock(), covered, self.spec.redactor, relations)
 
     def _assessed(self, observer: Observer, name: str) -> TableAssessment | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import ColumnPartial, merge
 from lancestat.tables.statistics.sketches import EMPTY_SKETCH
-from lancestat.tables.stored import read_blocks
+from lancestat.tables.stored import read_blocks, read_blocks_of_tables
 
 if TYPE_CHECKING:
     import lance
@@ -241,11 +241,69 @@ def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> Fragme
     try:
         summary = state.summary(identity)
     except StateError as error:
-        _log.warning("fragments are pruned without the state: %s", error.message)
-        return FragmentStatistics()
+        _unreached(error)
+        summary = None
+    return _grouped(state, identity, snapshot, summary)
+
+
+def _grouped(
+    state: StateReader, identity: str, snapshot: Snapshot, summary: TableSummary | None
+) -> FragmentStatistics:
     if summary is None or not summary.groups or not snapshot.fragments:
         return FragmentStatistics()
     return GroupedStatistics(state, identity, snapshot, summary)
+
+
+def _unreached(error: StateError) -> None:
+    _log.warning("fragments are pruned without the state: %s", error.message)
+
+
+# Partials of 4 kB that are held at once so that several tables are read in one pass.
+_MOST_TOGETHER = 16_384
+
+
+def load_groups_of_tables(
+    state: StateReader, tables: Mapping[str, tuple[Snapshot, Collection[str]]]
+) -> Mapping[str, FragmentStatistics]:
+    """As `load_groups`, of some tables by identity, with the columns that are named loaded.
+
+    The state is read once for all of them. Columns of tables that are too large to be held together
+    with others are read when they are needed.
+    """
+    try:
+        summaries = state.summaries_of_tables(tables)
+    except StateError as error:
+        _unreached(error)
+        summaries = {}
+    loaded = {
+        identity: _grouped(state, identity, snapshot, summaries.get(identity))
+        for identity, (snapshot, _) in tables.items()
+    }
+    together: dict[str, tuple[GroupedStatistics, Collection[str]]] = {}
+    room = _MOST_TOGETHER
+    for identity, statistics in loaded.items():
+        _, columns = tables[identity]
+        if isinstance(statistics, GroupedStatistics):
+            held = len(summaries[identity].groups) * len(columns)
+            if held <= room:
+                room -= held
+                together[identity] = statistics, columns
+    _load_together(state, together)
+    return loaded
+
+
+def _load_together(
+    state: StateReader, tables: Mapping[str, tuple[GroupedStatistics, Collection[str]]]
+) -> None:
+    blocks = {identity: some.blocks_of(columns) for identity, (some, columns) in tables.items()}
+    found: dict[str, dict[BlockKey, Partials]] = {identity: {} for identity in tables}
+    try:
+        for identity, (block, partials) in read_blocks_of_tables(state, blocks):
+            found[identity][block] = partials
+    except StateError as error:
+        _log.warning("columns are not known by group: %s", error.message)
+    for identity, (some, columns) in tables.items():
+        some.load_from(found[identity], columns)
 
 
 class GroupedStatistics(FragmentStatistics):
@@ -263,6 +321,7 @@ class GroupedStatistics(FragmentStatistics):
         self._state, self._identity = state, identity
         self._snapshot, self._summary = snapshot, summary
         self._joint: dict[str, ColumnPartial | None] = {}
+        self._at_hand: Mapping[BlockKey, Partials] = {}
 
     def _read(self, fields: Sequence[Field]) -> Mapping[str, Partials]:
         return self._read_keys({field.name: field_key(field) for field in fields})
@@ -285,24 +344,48 @@ class GroupedStatistics(FragmentStatistics):
     def _read_keys(self, keys: Mapping[str, str]) -> Mapping[str, Partials]:
         """Return partials by group, of columns and groups by any names and their plain keys."""
         held = {name: self._held(key) for name, key in keys.items()}
-        groups_by_block: dict[BlockKey, list[tuple[str, slice]]] = {}
-        partials: dict[str, list[ColumnPartial | None]] = {}
-        for name, (key, is_held) in held.items():
-            if any(is_held):
-                partials[name] = [None] * len(is_held)
-            for groups in slices(self._summary.blocks):
-                if any(is_held[groups]):
-                    digests = self._summary.contents[key][groups]
-                    block = (key, block_digest(digests))
-                    groups_by_block.setdefault(block, []).append((name, groups))
+        groups_by_block = self._groups_by_block(held)
+        partials: dict[str, list[ColumnPartial | None]] = {
+            name: [None] * len(is_held) for name, (_, is_held) in held.items() if any(is_held)
+        }
         try:
-            for block, stored in read_blocks(self._state, self._identity, list(groups_by_block)):
+            for block, stored in self._blocks(list(groups_by_block)):
                 for name, groups in groups_by_block[block]:
                     if len(stored) == len(partials[name][groups]):
                         partials[name][groups] = stored
         except StateError as error:
             _log.warning("columns are not known by group: %s", error.message)
         return {name: self._sound(some, held[name][1]) for name, some in partials.items()}
+
+    def _groups_by_block(
+        self, held: Mapping[str, tuple[str, Sequence[bool]]]
+    ) -> dict[BlockKey, list[tuple[str, slice]]]:
+        """Return the blocks to read, each with the names whose groups it has."""
+        groups_by_block: dict[BlockKey, list[tuple[str, slice]]] = {}
+        for name, (key, is_held) in held.items():
+            for groups in slices(self._summary.blocks):
+                if any(is_held[groups]):
+                    digests = self._summary.contents[key][groups]
+                    block = (key, block_digest(digests))
+                    groups_by_block.setdefault(block, []).append((name, groups))
+        return groups_by_block
+
+    def blocks_of(self, columns: Iterable[str]) -> Collection[BlockKey]:
+        """Return the blocks that columns are read from."""
+        fields = [self._fields[name] for name in columns if name in self._fields]
+        return self._groups_by_block({f.name: self._held(field_key(f)) for f in fields})
+
+    def load_from(self, blocks: Mapping[BlockKey, Partials], columns: Iterable[str]) -> None:
+        """Load columns from their blocks, as far as these were read with those of other tables."""
+        self._at_hand = blocks
+        self.load(columns)
+        self._at_hand = {}
+
+    def _blocks(self, keys: Collection[BlockKey]) -> Iterator[tuple[BlockKey, Partials]]:
+        yield from ((key, self._at_hand[key]) for key in keys if key in self._at_hand)
+        others = [key for key in keys if key not in self._at_hand]
+        if others:
+            yield from read_blocks(self._state, self._identity, others)
 
     def _sound(self, partials: Partials, is_held: Sequence[bool]) -> Partials:
         """Leave out partials of other content, and those of other row counts than the manifest."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import column_groups, table_digest
-from lancestat.query.fragments import FragmentStatistics, load_groups
-from lancestat.report.relations import OtherTable, contained
+from lancestat.query.fragments import FragmentStatistics
+from lancestat.report.relations import Groups, OtherTable, contained
 from lancestat.report.values import Health, Problem, problem
 from lancestat.runs.node import Observed
 from lancestat.spec.expectations import Expectation, References, Severity
@@ -29,7 +29,7 @@ class StateFacts:
     """What the state knows of a table's rows as they are (`tables.expectations.Facts`)."""
 
     assessment: TableAssessment
-    state: StateReader
+    groups: Groups
     other: OtherTable
 
     @property
@@ -54,7 +54,7 @@ class StateFacts:
 
     @cached_property
     def _fragments(self) -> FragmentStatistics:
-        return load_groups(self.state, self.assessment.identity, self.assessment.snapshot)
+        return self.groups(self.assessment)
 
     def known(self, columns: Sequence[str]) -> Known | None:
         if len(columns) > 1:
@@ -63,17 +63,17 @@ class StateFacts:
         return self._fragments.known(columns[0])
 
     def contained(self, reference: Reference) -> Containment:
-        return contained(reference, self.assessment, self._fragments, self.state, self.other)
+        return contained(reference, self.assessment, self.groups, self.other)
 
 
 def checks_of(
-    assessment: TableAssessment, state: StateReader, other: OtherTable
+    assessment: TableAssessment, state: StateReader, groups: Groups, other: OtherTable
 ) -> tuple[CheckResult, ...]:
     """Return what is known of what a table is expected to be, in the order of its YAML.
 
     What nothing that is kept decides may have been proved before, by reading the same rows.
     """
-    facts, expected = StateFacts(assessment, state, other), assessment.spec.expect
+    facts, expected = StateFacts(assessment, groups, other), assessment.spec.expect
     results = [judge(expectation, facts) for expectation in expected]
     if all(result.verdict is not CheckVerdict.UNKNOWN for result in results):
         return tuple(results)
@@ -85,6 +85,12 @@ def checks_of(
                 verdict = CheckVerdict.PROVED if proof.holds else CheckVerdict.REFUTED
                 results[place] = replace(result, verdict=verdict, detail=proof.detail)
     return tuple(results)
+
+
+def referred(expectations: Iterable[Expectation]) -> Iterator[Reference]:
+    """Yield the references among expectations."""
+    checks = (expectation.check for expectation in expectations)
+    return (check.reference for check in checks if isinstance(check, References))
 
 
 def known_proof(

@@ -23,7 +23,7 @@ from lancestat.report.expectations import (
     known_proof,
     other_tables,
 )
-from lancestat.report.relations import OtherTable
+from lancestat.report.relations import OtherTable, groups_of
 from lancestat.runs.actions import StageProgress
 from lancestat.runs.events import EventStream, Listener, StageReached
 from lancestat.runs.execute import RunContext
@@ -158,7 +158,7 @@ class _Prover:
     def _facts(
         self, assessment: TableAssessment, partials: Mapping[frozenset[str], Known]
     ) -> ReadFacts:
-        return ReadFacts(assessment, self.context.state, self._other, partials)
+        return ReadFacts(assessment, groups_of(self.context.state), self._other, partials)
 
     def _partials(
         self,

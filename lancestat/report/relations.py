@@ -23,9 +23,16 @@ from lancestat.tables.relations import (
 
 # Returns the assessment of a declared table, None where it cannot be looked at.
 OtherTable = Callable[[str], TableAssessment | None]
+# Returns what the state knows of a table by groups of fragments.
+Groups = Callable[[TableAssessment], FragmentStatistics]
 
 
-def relations_of(assessment: TableAssessment, state: StateReader, other: OtherTable) -> Relations:
+def groups_of(state: StateReader) -> Groups:
+    """Return what reads the groups of each table by itself."""
+    return lambda assessment: load_groups(state, assessment.identity, assessment.snapshot)
+
+
+def relations_of(assessment: TableAssessment, groups: Groups, other: OtherTable) -> Relations:
     """Return what is known of a table's groups, keys, references and common values.
 
     Those of references and common values are of the rows as they are, or left open; groups and keys
@@ -35,12 +42,12 @@ def relations_of(assessment: TableAssessment, state: StateReader, other: OtherTa
     if not (assessment.special_keys or spec.references):
         return NO_RELATIONS
     joint = published.joint if published else {}
-    fragments = load_groups(state, assessment.identity, assessment.snapshot)
+    fragments = groups(assessment)
     return Relations(
         groups=tuple(joint[names] for names in map(frozenset, assessment.groups) if names in joint),
         keys=tuple(_keys(assessment)),
         references=tuple(
-            (reference, contained(reference, assessment, fragments, state, other))
+            (reference, contained(reference, assessment, groups, other))
             for reference in spec.references
         ),
         common_values=tuple(_common_values(assessment, fragments)),
@@ -59,19 +66,17 @@ def _keys(assessment: TableAssessment) -> Iterator[KeyResult]:
 def contained(
     reference: Reference,
     assessment: TableAssessment,
-    fragments: FragmentStatistics,
-    state: StateReader,
+    groups: Groups,
     other: OtherTable,
 ) -> Containment:
-    """Return what is known of a reference of a table whose fragments are given."""
+    """Return what is known of a reference of a table."""
     target = other(reference.table)
     if target is None:
         return Containment(None, f"'{reference.table}' was not looked at")
-    theirs = load_groups(state, target.identity, target.snapshot)
     return containment(
         reference,
-        ReferenceSide(fragments, assessment.types),
-        ReferenceSide(theirs, target.types),
+        ReferenceSide(groups(assessment), assessment.types),
+        ReferenceSide(groups(target), target.types),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -15,10 +15,10 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
-from lancestat.query.fragments import load_groups
-from lancestat.report.expectations import checks_of, failed_checks, other_tables
+from lancestat.query.fragments import FragmentStatistics, load_groups_of_tables
+from lancestat.report.expectations import checks_of, failed_checks, other_tables, referred
 from lancestat.report.monitors import monitor_checks
-from lancestat.report.relations import refuted, relations_of
+from lancestat.report.relations import groups_of, refuted, relations_of
 from lancestat.report.values import (
     Health,
     NodeReport,
@@ -258,10 +258,11 @@ _log = logging.getLogger("lancestat.report")
 
 
 class TableReporter(Reporter):
-    """Makes reports of tables from an observed plan."""
+    """Makes reports of tables from what was observed; what a run would do is not asked for."""
 
     indexes: Mapping[str, PartialIndex] = MappingProxyType({})
     histories: Mapping[str, Sequence[HistoryPoint]] = MappingProxyType({})
+    groups: Mapping[str, FragmentStatistics] = MappingProxyType({})
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read what the state has of all tables among some nodes in one pass."""
@@ -271,6 +272,30 @@ class TableReporter(Reporter):
         if self.with_fragments:
             identities = frozenset(table_identity(table.uri) for table in tables_of(nodes))
             self.indexes = self.observed.state.partial_indexes(identities)
+        self.groups = load_groups_of_tables(self.observed.state, self._judged(tables_of(nodes)))
+
+    def _judged(self, tables: Iterable[Table]) -> Mapping[str, tuple[Snapshot, Collection[str]]]:
+        """Return the tables that are judged by their groups, with the columns that decide."""
+        names: dict[str, set[str]] = {}
+        for table in tables:
+            uses_groups = table.keys or table.groups or table.common_values or table.references
+            if uses_groups or table.expect or (self.with_histograms and table.histogram):
+                own = names.setdefault(table.name, set())
+                own.update(*(each.check.columns for each in table.expect))
+            for reference in (*table.references, *referred(table.expect)):
+                own.update(reference.columns)
+                names.setdefault(reference.table, set()).update(reference.to)
+        judged: dict[str, tuple[Snapshot, Collection[str]]] = {}
+        for name, columns in names.items():
+            node = self.observed.spec.node(name)
+            snapshot = self.observed.snapshots.get(node.uri) if isinstance(node, Table) else None
+            if isinstance(snapshot, Snapshot):
+                judged[table_identity(snapshot.uri)] = snapshot, columns
+        return judged
+
+    def _groups(self, assessment: TableAssessment) -> FragmentStatistics:
+        known = self.groups.get(assessment.identity)
+        return groups_of(self.observed.state)(assessment) if known is None else known
 
     def report(self, node: Table, runs: tuple[PastRun, ...]) -> TableReport:
         """The report of one table, also of one that cannot be opened."""
@@ -295,11 +320,11 @@ class TableReporter(Reporter):
         assessment = TableObserver(self.observed).assess(table)
         fragments, covered = fragment_coverage(assessment, index) if index else ((), None)
         state, other = self.observed.state, other_tables(self.observed)
-        relations = relations_of(assessment, state, other)
+        relations = relations_of(assessment, self._groups, other)
         redactor = self.observed.spec.redactor
         status = table_status(assessment, self.now, covered, redactor, relations)
         checks = (
-            *checks_of(assessment, state, other),
+            *checks_of(assessment, state, self._groups, other),
             *monitor_checks(self._monitors(table), self._history(table), assessment, self.now),
         )
         changed_at = self._changed_at(assessment.snapshot)
@@ -346,7 +371,7 @@ class TableReporter(Reporter):
     def _histograms(self, assessment: TableAssessment) -> Mapping[str, Histogram]:
         if not (self.with_histograms and assessment.histograms):
             return {}
-        known = load_groups(self.observed.state, assessment.identity, assessment.snapshot)
+        known = self._groups(assessment)
         names = [field.name for field in assessment.columns if field.name in assessment.histograms]
         known.load(names)
         # Spark takes NaN for the largest number, and people do not.

@@ -555,33 +555,35 @@ def _ids(runs: list[int]) -> Group:
 _BLOCK_BATCH_ROWS = 8
 
 
-def read_summary(dataset: LanceDataset, table: str) -> TableSummary | None:
-    """The newest head of a table that decodes, and only what is stored of it."""
-    rows = dataset.to_table(columns=["field", "content"], filter=table_filter(table))
-    stored = {
-        (field, content)
-        for field, content in zip(
-            rows.column("field").to_pylist(), rows.column("content").to_pylist(), strict=True
-        )
+def read_summaries(dataset: LanceDataset, tables: Collection[str]) -> dict[str, TableSummary]:
+    """The newest heads of some tables that decode, and only what is stored of them."""
+    few = tables_filter(tables)
+    rows = dataset.to_table(columns=["table", "field", "content"], filter=few)
+    stored: dict[str, set[BlockKey]] = {table: set() for table in tables}
+    columns = (rows.column(name).to_pylist() for name in rows.column_names)
+    for table, field, content in zip(*columns, strict=True):
+        if table in stored:
+            stored[table].add((field, content))
+    heads = f"field = '{HEAD}'" + (f" AND ({few})" if few else "")
+    newest = _newest(dataset, heads)
+    return {
+        table: only_stored(newest[table], keys) for table, keys in stored.items() if table in newest
     }
-    summary = _newest(dataset, f"{table_filter(table)} AND field = '{HEAD}'").get(table)
-    return None if summary is None else only_stored(summary, stored)
 
 
 def stream_blocks(
     stored: StoredTable,
-    table: str,
-    keys: Collection[BlockKey],
+    keys: Mapping[str, Collection[BlockKey]],
     decode: Callable[[bytes], Decoded],
-) -> Iterator[SummaryBlock[Decoded]]:
-    """Yield every block asked for at most once, of what is stored and decodes."""
-    missing = set(keys)
+) -> Iterator[tuple[str, SummaryBlock[Decoded]]]:
+    """Yield every block asked for of some tables at most once, of what is stored and decodes."""
+    missing = {(table, *key) for table, some in keys.items() for key in some}
     if not missing:
         return
     undecodable = 0
-    for batch in stored.scan(lambda dataset: _block_batches(dataset, table, missing)):
+    for batch in stored.scan(lambda dataset: _block_batches(dataset, missing)):
         for row in batch.to_pylist():
-            key = (row["field"], row["content"])
+            key = (row["table"], row["field"], row["content"])
             if key not in missing:
                 continue
             try:
@@ -590,19 +592,23 @@ def stream_blocks(
                 undecodable += 1
                 continue
             missing.discard(key)
-            yield key, partials
+            yield key[0], (key[1:], partials)
         if not missing:
             break
     if undecodable:
         _log.warning("%d stored summaries do not decode and are not used", undecodable)
 
 
+# A table, and one of its blocks.
+_TableBlock = tuple[str, str, bytes]
+
+
 def _block_batches(
-    dataset: LanceDataset, table: str, keys: Collection[BlockKey]
+    dataset: LanceDataset, keys: Collection[_TableBlock]
 ) -> Iterator[pa.RecordBatch]:
     scanner = dataset.scanner(
-        columns=["field", "content", "body"],
-        filter=_blocks_filter(table, keys),
+        columns=["table", "field", "content", "body"],
+        filter=_blocks_filter(keys),
         batch_size=_BLOCK_BATCH_ROWS,
         batch_readahead=2,
         fragment_readahead=1,
@@ -652,7 +658,8 @@ def _newest_first(rows: pa.Table) -> list[dict[str, Any]]:
     return ordered
 
 
-def _blocks_filter(table: str, keys: Collection[BlockKey]) -> str:
-    fields = ",".join(map(string_literal, sorted({field for field, _ in keys})))
-    contents = ",".join(f"X'{content.hex()}'" for content in {content for _, content in keys})
-    return f"{table_filter(table)} AND field IN ({fields}) AND content IN ({contents})"
+def _blocks_filter(keys: Collection[_TableBlock]) -> str:
+    tables = ",".join(map(string_literal, sorted({table for table, _, _ in keys})))
+    fields = ",".join(map(string_literal, sorted({field for _, field, _ in keys})))
+    contents = ",".join(f"X'{content.hex()}'" for content in {content for _, _, content in keys})
+    return f"`table` IN ({tables}) AND field IN ({fields}) AND content IN ({contents})"

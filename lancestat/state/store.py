@@ -201,15 +201,28 @@ class StateReader:
 
     def summary(self, table: str) -> TableSummary | None:
         """The newest summary of a table, its `contents` empty where blocks are not stored."""
+        return self.summaries_of_tables([table]).get(table)
+
+    def summaries_of_tables(self, tables: Collection[str]) -> Mapping[str, TableSummary]:
+        """As `summary`, of some tables in one pass; those without one are left out."""
+        nothing: Mapping[str, TableSummary] = {}
+        if not tables:
+            return nothing
         return self.summary_table.read(
-            lambda dataset: partials.read_summary(dataset, table), None, latest=True
+            lambda dataset: partials.read_summaries(dataset, tables), nothing, latest=True
         )
 
     def summary_blocks(
         self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
     ) -> Iterator[SummaryBlock[Decoded]]:
         """Stream the blocks of some keys, each once, less what is gone or does not decode."""
-        return partials.stream_blocks(self.summary_table, table, keys, decode)
+        return (block for _, block in self.blocks_of_tables({table: keys}, decode))
+
+    def blocks_of_tables(
+        self, keys: Mapping[str, Collection[BlockKey]], decode: Callable[[bytes], Decoded]
+    ) -> Iterator[tuple[str, SummaryBlock[Decoded]]]:
+        """As `summary_blocks`, of some tables in one pass, each with its table."""
+        return partials.stream_blocks(self.summary_table, keys, decode)
 
     def _warn_of_older_layouts(self) -> None:
         if self._warned:

@@ -16,6 +16,7 @@ from lancestat import Project
 from lancestat.cli.main import cli
 from lancestat.events import Event, StageReached
 from lancestat.presentation.site.pages import build_site
+from lancestat.state.store import StateReader
 from lancestat.state.values import table_identity
 from tests.runs.world import write_project
 
@@ -77,6 +78,38 @@ def test_statistics_decide_without_reading(project: Project, tmp_path: Path) -> 
     # Were all of the new rows null, they would be too few for the share.
     proved = {"row_count": "proved", "max_null_share(status)": "proved"}
     assert verdicts(project) == {**dict.fromkeys(KNOWN, "unknown"), **proved}
+
+
+def test_tables_are_looked_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [{"not_null": "id"}, {"between": {"column": "customer", "min": 0, "max": 9}}]
+    reference = {"references": {"columns": ["customer"], "table": "orders", "to": ["id"]}}
+    names = ["others", "more", "most"]
+    for name in names:
+        lance.write_dataset(rows(10, 70), str(tmp_path / f"{name}.lance"), max_rows_per_file=20)
+    others = [
+        {"name": name, "uri": f"{name}.lance", "expect": [*expected, reference]} for name in names
+    ]
+    project = made(tmp_path, ORDERS, *others)
+    summaries, reads = StateReader.summaries_of_tables, StateReader.blocks_of_tables
+    read: list[int] = []
+    monkeypatch.setattr(
+        StateReader,
+        "summaries_of_tables",
+        lambda state, tables: read.append(len(tables)) or summaries(state, tables),
+    )
+    monkeypatch.setattr(
+        StateReader,
+        "blocks_of_tables",
+        lambda state, keys, decode: read.append(len(keys)) or reads(state, keys, decode),
+    )
+    found = project.check()
+    assert read == [4, 4]
+    # All but the references are proved, of whose values only the bounds are known.
+    known = [check.verdict.value for name, check in found.checks if name in names]
+    assert known == ["proved", "proved", "unknown"] * 3
+    # A table that is large is read by itself, and found to be the same.
+    monkeypatch.setattr("lancestat.query.fragments._MOST_TOGETHER", 0)
+    assert project.check().checks == found.checks
 
 
 class Reads:
