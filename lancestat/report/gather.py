@@ -314,7 +314,9 @@ def gather(
 
     A node that cannot be observed carries its error, and stops no other.
     """
-    plan, observed = Observer(spec, state, clock, NODE_TYPES, THREADS).observe(nodes)
+    observer = Observer(spec, state, clock, NODE_TYPES, THREADS)
+    # Of what is known of tables, nothing follows from what a run would do.
+    plan, observed = observer.observe(nodes, kinds=NODE_TYPES.keys() - {NodeKind.TABLE.value})
     nodes, spec = observed.nodes, observed.spec
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
     now = clock()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -58,11 +58,19 @@ class Observer:
         return plan
 
     def observe(
-        self, nodes: Sequence[Node], *, full_refresh: bool = False
+        self,
+        nodes: Sequence[Node],
+        *,
+        full_refresh: bool = False,
+        kinds: Collection[str] | None = None,
     ) -> tuple[Plan, Observed]:
-        """Plan nodes as `plan` does, and return the plan with what was observed for it."""
+        """Plan nodes as `plan` does, and return the plan with what was observed for it.
+
+        With `kinds`, nodes of other kinds are observed, and have no action in the plan.
+        """
         observed = self.look(nodes, full_refresh=full_refresh)
-        spec, actions = observed.spec, self._actions(observed)
+        planned = (node for node in observed.nodes if kinds is None or node.kind.value in kinds)
+        spec, actions = observed.spec, self._actions(replace(observed, nodes=tuple(planned)))
         tables = observed.records.get(Source.lists.value, {})
         plan = Plan(
             spec.name,
