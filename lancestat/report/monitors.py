@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 from statistics import median
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from lancestat.formats import age, count, named, share
 from lancestat.report.history import columns_of
@@ -21,7 +24,7 @@ from lancestat.spec.monitors import (
     VolumeAnomalies,
 )
 from lancestat.state.history import NEWEST_KEPT, HistoryPoint
-from lancestat.tables.anomalies import LEAST_PAST, Expected, Sample, expected
+from lancestat.tables.anomalies import LEAST_PAST, Expected, Sample, Values, expected, usual_ranges
 from lancestat.tables.expectations import CheckResult, CheckVerdict
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.stored import SCHEMA_DIGITS
@@ -96,7 +99,9 @@ def _recent(states: Sequence[Loaded], settings: Anomalies, now: datetime) -> lis
 
 def _is_load(before: Loaded, after: Loaded) -> bool:
     """Whether rows have changed: their number, or what both runs know of columns."""
-    return before.rows != after.rows or any(
+    if before.rows != after.rows:
+        return True
+    return before.columns != after.columns and any(
         value != before.columns[name].get(key, value)
         for name, column in after.columns.items()
         if name in before.columns
@@ -180,13 +185,11 @@ class _Buckets:
         return [Sample(level, weekday) for level, weekday in pairs if level is not None]
 
 
-def _usual(
-    samples: Sequence[Sample], settings: Anomalies, noise: float, checks: int = 1
-) -> Expected | None:
+def _usual(samples: Sequence[Sample], settings: Anomalies, noise: float) -> Expected | None:
     """Return what is usual for the last of some samples, by those before it."""
     *past, last = samples
     sensitivity = settings.anomaly_sensitivity
-    return expected(past, last.weekday, sensitivity=sensitivity, checks=checks, noise=noise)
+    return expected(past, last.weekday, sensitivity=sensitivity, noise=noise)
 
 
 def _volume(settings: Anomalies, states: Sequence[Loaded], now: datetime) -> _Judged:
@@ -265,55 +268,77 @@ def _log_seconds(gap: timedelta) -> float:
     return math.log(max(gap.total_seconds(), 1.0))
 
 
-def _share_of_nulls(state: Loaded, column: dict[str, Any]) -> float | None:
-    nulls = column.get("null_count")
-    return None if nulls is None or not state.rows else nulls / state.rows
+_Column = Mapping[str, Any]
+# The figure of a column in several states, given the column in each; NaN where it is not known.
+_ValuesOf = Callable[[Sequence[Loaded], Sequence[_Column]], list[float]]
+_NOTHING: _Column = MappingProxyType({})
 
 
-def _number(column: dict[str, Any], key: str) -> float | None:
+def _shares_of_nulls(states: Sequence[Loaded], columns: Sequence[_Column]) -> list[float]:
+    counts = (
+        (state.rows, column.get("null_count"))
+        for state, column in zip(states, columns, strict=True)
+    )
+    return [math.nan if nulls is None or not rows else nulls / rows for rows, nulls in counts]
+
+
+def _numbers(key: str) -> _ValuesOf:
+    """Return what finds a number of a column in several states."""
+
+    def of(states: Sequence[Loaded], columns: Sequence[_Column]) -> list[float]:
+        texts = [column.get(key) for column in columns]
+        # Most are the same again and again.
+        numbers = {text: _number(text) for text in set(texts)}
+        return [numbers[text] for text in texts]
+
+    return of
+
+
+def _number(text: Any) -> float:
+    """Return a finite number, NaN for everything else."""
     try:
-        value = float(column[key])
-    except (KeyError, ValueError):
-        return None
-    return value if math.isfinite(value) else None
+        value = math.nan if text is None else float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
 
 
-# Of a column: what it is called, its figure, whether its growth is watched in place of itself, the
-# least differences that mean something given the figure, and its text.
+# Of a column: what it is called, its figure in each state, whether its growth is watched in place
+# of itself, the least differences that mean something given the figure, and its text.
 _Figure = tuple[
     str,
-    Callable[[Loaded, dict[str, Any]], float | None],
+    _ValuesOf,
     bool,
     Callable[[float], float],
     Callable[[float], str],
 ]
 _FIGURES: Sequence[_Figure] = (
-    ("share of nulls", _share_of_nulls, False, lambda level: 0.005, lambda v: share(max(v, 0.0))),
+    ("share of nulls", _shares_of_nulls, False, lambda level: 0.005, lambda v: share(max(v, 0.0))),
     # Sketches are off by a few percent.
     (
         "growth of distinct values",
-        lambda state, column: _number(column, "distinct_count"),
+        _numbers("distinct_count"),
         True,
         lambda level: max(1.0, 0.03 * abs(level)),
         _signed,
     ),
     (
         "growth of the greatest value",
-        lambda state, column: _number(column, "max"),
+        _numbers("max"),
         True,
         lambda level: max(1e-9, 0.01 * abs(level)),
         lambda v: f"{v:+,.6g}",
     ),
     (
         "growth of the least value",
-        lambda state, column: _number(column, "min"),
+        _numbers("min"),
         True,
         lambda level: max(1e-9, 0.01 * abs(level)),
         lambda v: f"{v:+,.6g}",
     ),
     (
         "mean length",
-        lambda state, column: _number(column, "avg_len"),
+        _numbers("avg_len"),
         False,
         lambda level: max(0.5, 0.02 * abs(level)),
         lambda v: f"{v:,.6g}",
@@ -326,22 +351,16 @@ def _columns(settings: ColumnAnomalies, states: Sequence[Loaded], now: datetime)
     buckets = _Buckets.of([state for state in states if state.columns], now)
     known = buckets.states[-1].columns if buckets.states else {}
     names = [name for name in settings.columns or known if name in known]
-    series = [
-        (name, figure, samples, level)
-        for name in names
-        for figure in _FIGURES
-        for samples, level in _series(buckets, name, figure)
-    ]
-    past = max((len(samples) - 1 for _, _, samples, _ in series), default=0)
+    series, samples, levels = _series(buckets, names)
+    past = max((np.count_nonzero(~np.isnan(row)) - 1 for row in samples), default=0)
     if past < LEAST_PAST:
         return _too_few(f"{buckets.noun} before the last", past, LEAST_PAST)
     found = []
-    for name, (title, _, _, noise, text), samples, level in series:
-        usual = _usual(samples, settings, noise(level), len(series))
-        value = samples[-1].value
-        if usual is not None and not usual.holds(value):
-            span = f"{text(usual.low)} to {text(usual.high)}"
-            found.append(f"{title} of {name} is {text(value)}, usual are {span}")
+    weekdays = np.array([state.at.weekday() for state in buckets.states[1:]])
+    for place, (low, high), value in sorted(_unusual(settings, series, samples, levels, weekdays)):
+        name, (title, _, _, _, text) = series[place]
+        span = f"{text(low)} to {text(high)}"
+        found.append(f"{title} of {name} is {text(value)}, usual are {span}")
     if not found:
         what = f"{count(len(series))} figures of {count(len(names), 'column')}"
         return CheckVerdict.PROVED, f"{what} are as in {count(past)} {buckets.noun}"
@@ -350,16 +369,46 @@ def _columns(settings: ColumnAnomalies, states: Sequence[Loaded], now: datetime)
 
 
 def _series(
-    buckets: _Buckets, name: str, figure: _Figure
-) -> Iterator[tuple[Sequence[Sample], float]]:
-    """Yield the samples of a figure of a column, and its level, where it has any."""
-    _, value, is_growth, _, _ = figure
+    buckets: _Buckets, names: Sequence[str]
+) -> tuple[Sequence[tuple[str, _Figure]], Values, Values]:
+    """Return the figures of columns of which there are any, their samples, and their levels.
 
-    def of(state: Loaded) -> float | None:
-        column = state.columns.get(name)
-        return None if column is None else value(state, column)
+    Samples have a row for each figure, and NaN for buckets that do not have it.
+    """
+    states, figures = buckets.states, [(name, figure) for name in names for figure in _FIGURES]
+    if len(states) < 2 or not figures:
+        return [], np.empty((0, 0)), np.empty(0)
+    columns = {name: [state.columns.get(name, _NOTHING) for state in states] for name in names}
+    values = np.array([figure[1](states, columns[name]) for name, figure in figures])
+    is_growth = np.array([figure[2] for _, figure in figures])
+    samples = np.where(is_growth[:, None], np.diff(values), values[:, 1:])
+    there = np.flatnonzero(~np.isnan(samples).all(axis=1) & ~np.isnan(values[:, -1]))
+    return [figures[place] for place in there], samples[there], values[there, -1]
 
-    samples = buckets.changes(of) if is_growth else buckets.levels(of)
-    level = of(buckets.states[-1]) if buckets.states else None
-    if samples and level is not None:
-        yield samples, level
+
+def _unusual(
+    settings: Anomalies,
+    series: Sequence[tuple[str, _Figure]],
+    samples: Values,
+    levels: Values,
+    weekdays: Values,
+) -> Iterator[tuple[int, tuple[float, float], float]]:
+    """Yield the places of series whose last value is unusual, with what is usual and that value."""
+    # Series that the same buckets have are looked at together.
+    alike: dict[bytes, list[int]] = {}
+    for place, known in enumerate(~np.isnan(samples)):
+        alike.setdefault(known.tobytes(), []).append(place)
+    for mask, places in alike.items():
+        known = np.frombuffer(mask, np.bool_)
+        *_, last = days = weekdays[known]
+        past, values = samples[places][:, known].T[:-1], samples[places][:, known][:, -1]
+        if len(past) < LEAST_PAST:
+            continue
+        noise = np.array([series[place][1][3](levels[place].item()) for place in places])
+        sensitivity = settings.anomaly_sensitivity
+        low, high = usual_ranges(
+            past, days[:-1], last, sensitivity=sensitivity, checks=len(series), noise=noise
+        )
+        for number in np.flatnonzero((values < low) | (values > high)):
+            usual = low[number].item(), high[number].item()
+            yield places[number], usual, values[number].item()

@@ -14,10 +14,15 @@ Vallis, J. Hochenbaum and A. Kejariwal (HotCloud 2014).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[Any]
 
 LEAST_PAST = 14
 """How many values there have to be before anything is an anomaly."""
@@ -63,44 +68,65 @@ def expected(
     """
     if len(past) < LEAST_PAST:
         return None
-    values = [sample.value for sample in past]
-    ranges = [_around(median(values), _errors(values), sensitivity, checks, noise)]
-    by_day: dict[int, list[float]] = defaultdict(list)
-    for sample in past:
-        by_day[sample.weekday].append(sample.value)
-    same_day = by_day[weekday]
+    values = np.array([[sample.value] for sample in past], np.float64)
+    weekdays = np.array([sample.weekday for sample in past])
+    low, high = usual_ranges(
+        values, weekdays, weekday, sensitivity=sensitivity, checks=checks, noise=np.array([noise])
+    )
+    return Expected(low.item(), high.item())
+
+
+def usual_ranges(
+    past: Values, weekdays: Values, weekday: int, *, sensitivity: float, checks: int, noise: Values
+) -> tuple[Values, Values]:
+    """Return the least and the greatest usual values of several series, as `expected` does.
+
+    `past` has a row for each value of the past and a column for each series, `weekdays` the days of
+    its rows, and `noise` that of each series.
+    """
+
+    def around(center: Values, errors: Values) -> tuple[Values, Values]:
+        scale = np.maximum(_median(errors) / _MAD, noise)
+        freedom = _EFFICIENCY * (len(errors) - 1)
+        reach = scale * _t_quantile(_chance(sensitivity) / checks, freedom)
+        return center - reach, center + reach
+
+    low, high = around(_median(past), _errors(past))
+    same_day = past[weekdays == weekday]
     if len(same_day) >= _LEAST_OF_SEASON:
-        errors = [
-            error for of_day in by_day.values() if len(of_day) > 1 for error in _errors(of_day)
-        ]
-        ranges.append(_around(median(same_day), errors, sensitivity, checks, noise))
-    return Expected(min(low for low, _ in ranges), max(high for _, high in ranges))
+        by_day = (past[weekdays == day] for day in np.unique(weekdays))
+        errors = np.concatenate([_errors(of_day) for of_day in by_day if len(of_day) > 1])
+        low_of_day, high_of_day = around(_median(same_day), errors)
+        return np.minimum(low, low_of_day), np.maximum(high, high_of_day)
+    return low, high
 
 
-def _errors(values: Sequence[float]) -> list[float]:
-    """Return how far each value lies from the median of the others."""
-    ordered = sorted(values)
+def _median(values: Values) -> Values:
+    ordered = np.sort(values, axis=0)
     middle = len(ordered) // 2
-    found = []
-    for place, value in enumerate(ordered):
-        others = len(ordered) - 1
-        # The median of the others, by where the value itself stands.
-        if others % 2:
-            center = ordered[middle] if place < middle else ordered[middle - 1]
-        else:
-            low = ordered[middle - 1] if place > middle - 1 else ordered[middle]
-            high = ordered[middle + 1] if place < middle + 1 else ordered[middle]
-            center = (low + high) / 2
-        found.append(abs(value - center))
-    return found
+    median: Values = (ordered[~middle] + ordered[middle]) / 2
+    return median
 
 
-def _around(
-    center: float, errors: Sequence[float], sensitivity: float, checks: int, noise: float
-) -> tuple[float, float]:
-    scale = max(median(errors) / _MAD, noise)
-    reach = scale * _t_quantile(_chance(sensitivity) / checks, _EFFICIENCY * (len(errors) - 1))
-    return center - reach, center + reach
+def _errors(values: Values) -> Values:
+    """Return how far each value lies from the median of the others, in ascending order of values.
+
+    Of the others the median is told by where the value itself stands.
+    """
+    ordered = np.sort(values, axis=0)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        low, high = ordered[middle - 1], ordered[middle + 1]
+        below, itself, above = (
+            (ordered[middle] + high) / 2,
+            (low + high) / 2,
+            (low + ordered[middle]) / 2,
+        )
+        centers = [below] * middle + [itself] + [above] * middle
+    else:
+        centers = [ordered[middle]] * middle + [ordered[middle - 1]] * middle
+    errors: Values = np.abs(ordered - np.stack(centers))
+    return errors
 
 
 def _chance(sensitivity: float) -> float:
