@@ -328,10 +328,13 @@ def column_trends(history: Sequence[HistoryPoint]) -> Mapping[str, tuple[LineCha
     newest_first = [columns_of(point) for point in reversed(history)]
     trends: dict[str, tuple[LineChart, ...]] = {}
     for name in newest_first[0] if newest_first else ():
+        column = [of.get(name, {}) for of in newest_first]
         charts = [
             _chart(title, "number", times, values, number_text)
             for key, title in _OF_COLUMNS
-            if len({*(values := [_number(of.get(name, {}).get(key)) for of in newest_first])}) > 1
+            # Most figures stay as they are, which tells without reading the numbers.
+            if len({*(stored := [figures.get(key) for figures in column])}) > 1
+            and len({*(values := list(map(_number, stored)))}) > 1
         ]
         if known := tuple(chart for chart in charts if chart is not None):
             trends[name] = known
