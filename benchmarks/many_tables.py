@@ -164,10 +164,12 @@ def watch(folder: Path) -> Measures:
     next(rounds)
     seconds = [timed(lambda: next(rounds))[0] for _ in range(10)]
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    resident, mapped = (int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "RssFile"))
     return {
         "watch: an idle round, s": statistics.median(seconds),
-        "watch: resident, MB": int(resident.split()[1]) / 1024,
+        "watch: resident, MB": resident,
+        "  of which libraries that are mapped, MB": mapped,
     }
 
 
