@@ -299,9 +299,8 @@ class TableReporter(Reporter):
 
     def report(self, node: Table, runs: tuple[PastRun, ...]) -> TableReport:
         """The report of one table, also of one that cannot be opened."""
-        index = self.indexes.get(table_identity(node.uri))
         try:
-            return self._report(node, runs, index)
+            return self._report(node, runs)
         except LancestatError as error:
             problems = [unreadable(error), *failed(runs, self.now, error)]
             return TableReport(
@@ -314,18 +313,18 @@ class TableReporter(Reporter):
                 runs=runs,
             )
 
-    def _report(
-        self, table: Table, runs: tuple[PastRun, ...], index: PartialIndex | None
-    ) -> TableReport:
+    def _report(self, table: Table, runs: tuple[PastRun, ...]) -> TableReport:
         assessment = TableObserver(self.observed).assess(table)
+        index = self.indexes.get(assessment.identity)
         fragments, covered = fragment_coverage(assessment, index) if index else ((), None)
         state, other = self.observed.state, other_tables(self.observed)
         relations = relations_of(assessment, self._groups, other)
         redactor = self.observed.spec.redactor
         status = table_status(assessment, self.now, covered, redactor, relations)
+        history = self.histories.get(assessment.identity, ())
         checks = (
             *checks_of(assessment, state, self._groups, other),
-            *monitor_checks(self._monitors(table), self._history(table), assessment, self.now),
+            *monitor_checks(self._monitors(table), history, assessment, self.now),
         )
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
@@ -355,9 +354,6 @@ class TableReporter(Reporter):
 
     def _monitors(self, table: Table) -> tuple[Monitor, ...]:
         return with_shared(table.monitors, self.observed.spec.monitors)
-
-    def _history(self, table: Table) -> Sequence[HistoryPoint]:
-        return self.histories.get(table_identity(table.uri), ())
 
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observed.spec.options.of(snapshot.uri)
