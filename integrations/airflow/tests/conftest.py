@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sample import PROJECT, SPECS, write_orders, write_products
+
+HOME = tempfile.TemporaryDirectory(prefix="airflow-")
+# Airflow reads them when it is imported.
+os.environ |= {
+    "AIRFLOW_HOME": HOME.name,
+    "AIRFLOW__CORE__DAGS_FOLDER": f"{HOME.name}/dags",
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__OPENLINEAGE__TRANSPORT": '{"type": "file", "log_file_path": "%s", "append": true}'
+    % Path(HOME.name, "lineage.json"),
+    "NO_COLOR": "1",
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def airflow() -> Iterator[None]:
+    """An Airflow with SQLite in a folder of its own."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.utils.db import initdb
+
+    Path(HOME.name, "dags").mkdir()
+    initdb()
+    DagBundlesManager().sync_bundles_to_db()
+    yield
+    HOME.cleanup()
+
+
+@pytest.fixture
+def lineage() -> Path:
+    """The file that gets Airflow's events of OpenLineage."""
+    path = Path(HOME.name, "lineage.json")
+    path.unlink(missing_ok=True)
+    return path
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A project of two tables and a join that nothing was run for yet."""
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
+    (tmp_path / "specs" / "shop.yml").write_text(SPECS)
+    write_orders(tmp_path)
+    write_products(tmp_path)
+    return tmp_path
