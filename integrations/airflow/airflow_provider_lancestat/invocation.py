@@ -59,9 +59,7 @@ class LancestatInvocation:
         logger: The log that gets a line for each event.
     """
 
-    def __init__(
-        self, command: Sequence[str], env: Mapping[str, str], logger: Logger
-    ) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], logger: Logger) -> None:
         self._command = command
         self._env = env
         self._logger = logger
@@ -96,7 +94,10 @@ class LancestatInvocation:
             return Ended(
                 exit_code,
                 json.loads(printed.read_text("utf-8") or "{}"),
-                {path.name: json.loads(path.read_text("utf-8")) for path in artifacts.glob("*.json")},
+                {
+                    path.name: json.loads(path.read_text("utf-8"))
+                    for path in artifacts.glob("*.json")
+                },
                 self._last_text,
             )
 

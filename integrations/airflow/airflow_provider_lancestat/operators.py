@@ -110,7 +110,7 @@ class LancestatOperator(BaseOperator):
             *command,
             *selectors("--select", self.select),
             *selectors("--exclude", self.exclude),
-            *(option for option in self.options if option),
+            *(str(option) for option in self.options if option not in ("", None)),
         ]
         self.log.info("lancestat %s", " ".join(words))
         start = [self.executable] if self.executable else [sys.executable, "-m", "lancestat"]

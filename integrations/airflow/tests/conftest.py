@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sample import PROJECT, SPECS, write_orders, write_products
+from sample import write_shop
 
 HOME = tempfile.TemporaryDirectory(prefix="airflow-")
 # Airflow reads them when it is imported.
@@ -14,8 +15,9 @@ os.environ |= {
     "AIRFLOW_HOME": HOME.name,
     "AIRFLOW__CORE__DAGS_FOLDER": f"{HOME.name}/dags",
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-    "AIRFLOW__OPENLINEAGE__TRANSPORT": '{"type": "file", "log_file_path": "%s", "append": true}'
-    % Path(HOME.name, "lineage.json"),
+    "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+        {"type": "file", "log_file_path": f"{HOME.name}/lineage.json", "append": True}
+    ),
     "NO_COLOR": "1",
 }
 
@@ -33,7 +35,7 @@ def airflow() -> Iterator[None]:
     HOME.cleanup()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lineage() -> Path:
     """The file that gets Airflow's events of OpenLineage."""
     path = Path(HOME.name, "lineage.json")
@@ -44,9 +46,5 @@ def lineage() -> Path:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     """A project of two tables and a join that nothing was run for yet."""
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
-    (tmp_path / "specs" / "shop.yml").write_text(SPECS)
-    write_orders(tmp_path)
-    write_products(tmp_path)
+    write_shop(tmp_path)
     return tmp_path

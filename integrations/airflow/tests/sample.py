@@ -39,6 +39,14 @@ knn_joins:
 """
 
 
+def write_shop(folder: Path) -> None:
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(PROJECT)
+    (folder / "specs" / "shop.yml").write_text(SPECS)
+    write_orders(folder)
+    write_products(folder)
+
+
 def write_orders(folder: Path, mode: str = "overwrite") -> None:
     rows = pa.table({"order_id": range(100), "product_id": [n % 50 for n in range(100)]})
     lance.write_dataset(rows, str(folder / "warehouse" / "orders.lance"), mode=mode)
