@@ -97,6 +97,12 @@ DAGSTER := integrations/dagster
 integration-dagster: machine-demo $(DAGSTER)/.venv/.installed ## Test the Dagster integration with the pinned Dagster, in an environment of its own
 	@cd $(DAGSTER) && .venv/bin/mypy && .venv/bin/python -m pytest -q
 
+AIRFLOW := integrations/airflow
+
+.PHONY: integration-airflow
+integration-airflow: machine-demo $(AIRFLOW)/.venv/.installed ## Test the Airflow integration with the pinned Airflow, in an environment of its own
+	@cd $(AIRFLOW) && .venv/bin/mypy && .venv/bin/python -m pytest -q
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types and layers
 	@$(BIN)/ruff check .
@@ -181,11 +187,11 @@ $(CONNECT): requirements-connect.lock | $(BIN)/python
 	    --target $(VENV)/connect -r requirements-connect.lock
 	@touch $@
 
-$(DAGSTER)/.venv/.installed: $(DAGSTER)/requirements.lock $(DAGSTER)/pyproject.toml
+$(DAGSTER)/.venv/.installed $(AIRFLOW)/.venv/.installed: %/.venv/.installed: %/requirements.lock %/pyproject.toml
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . \
-	    --editable $(DAGSTER)
+	    --editable $*
 	@touch $@
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from airflow.sdk import Asset, dag, task
+
 from airflow_provider_lancestat import LancestatTaskGroup, ProjectConfig
 
 FOLDER = Path(__file__).parents[1]
