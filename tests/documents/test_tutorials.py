@@ -11,7 +11,7 @@ from tests.documents.clean import ROOT, CleanEnvironment
 from tests.versions.needs import newest
 
 # Their frameworks are not installed here.
-INTEGRATIONS = {"dagster"}
+INTEGRATIONS = {"airflow", "dagster"}
 TUTORIALS = sorted(
     page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem not in INTEGRATIONS
 )
