@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from airflow.sdk import Asset
 
-Node = Mapping[str, Any]
-"""A node of lancestat's `manifest.json`."""
+from airflow_provider_lancestat.checks import Node
 
 
 def read_by(node: Node, nodes: Mapping[str, Node]) -> list[Asset]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from airflow_provider_lancestat.checks import Answer, answers
@@ -40,7 +40,7 @@ class LancestatOperator(BaseOperator):
 
     Args:
         project_dir: The folder that contains `lancestat_project.yml`.
-        select: Selectors of nodes, as for `--select`; None selects all.
+        select: Selectors of nodes, as for `--select`; None and an empty one select all.
         exclude: Selectors of nodes to leave out.
         target: One of the project's targets; None is the project's default.
         vars: Values that override the project's `vars`.
@@ -145,7 +145,7 @@ class LancestatRunOperator(LancestatOperator):
             }
             for node in ended.nodes
         }
-        for outlet in self.outlets:
+        for outlet in (each for each in self.outlets if isinstance(each, Asset)):
             context["outlet_events"][outlet].extra = {"lancestat": results}
         return results
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import TaskGroup
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_provider_lancestat.assets import Node, brought_up_to_date_by, read_by
-from airflow_provider_lancestat.checks import has_checks
+from airflow_provider_lancestat.assets import brought_up_to_date_by, read_by
+from airflow_provider_lancestat.checks import Node, has_checks
 from airflow_provider_lancestat.invocation import project_options, selectors
 from airflow_provider_lancestat.operators import (
     LancestatCheckOperator,

@@ -70,6 +70,16 @@ def test_a_retry_runs_what_failed(shop: Path) -> None:
     assert actions == {"orders": "skip", "products": "analyze"}
 
 
+def test_a_task_may_be_mapped(shop: Path) -> None:
+    with dag() as made:
+        LancestatRunOperator.partial(
+            task_id="statistics", project_dir=str(shop), docs_url="https://pages.example.com"
+        ).expand(select=["orders", "products"])
+    run = made.run()
+    assert [str(ti.state) for ti in run.get_task_instances()] == ["success", "success"]
+    assert xcom(run, "statistics", "_link_LancestatPagesLink") == "https://pages.example.com"
+
+
 def test_nodes_that_were_not_run_say_why(shop: Path) -> None:
     shutil.rmtree(shop / "warehouse" / "products.lance")
     with dag() as made:
