@@ -55,7 +55,7 @@ def plan(
     **budget: Any,
 ) -> ExitCode | None:
     """Show what a run would do, and why. Opens datasets, starts no Spark."""
-    from lancestat.presentation.words import is_blocked, pending
+    from lancestat.presentation.words import deferred, is_blocked, pending
 
     project = invocation.project()
     written = artifacts(project)
@@ -71,7 +71,8 @@ def plan(
         invocation.say(f"the plan is in {out}, for 'lancestat run --plan-file'")
     if is_blocked(made):
         return ExitCode.FAILURE
-    return ExitCode.CHANGES_PENDING if check and pending(made) else None
+    is_due = bool(pending(made) or deferred(made))
+    return ExitCode.CHANGES_PENDING if check and is_due else None
 
 
 @command(RunView)

@@ -62,6 +62,11 @@ def pending(plan: Plan) -> int:
     return sum(map(is_pending, plan.actions))
 
 
+def deferred(plan: Plan) -> int:
+    """Return how many nodes the budget leaves for later runs."""
+    return sum(action.verb == "defer" for action in plan.actions)
+
+
 def is_blocked(plan: Plan) -> bool:
     return any(action.error for action in plan.actions)
 
@@ -133,6 +138,8 @@ def plan_verdict(plan: Plan) -> str:
     """Return what a run would read and compare in all, or that there is nothing to do."""
     if pending(plan):
         return plan_total(plan)
+    if later := deferred(plan):
+        return f"Nothing to do now: the budget defers {count(later, 'node')}."
     if is_blocked(plan):
         return "Nothing else to do."
     from lancestat.runs.actions import own_figures

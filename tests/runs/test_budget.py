@@ -13,10 +13,12 @@ import lance
 import msgspec
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lancestat import Project
+from lancestat.cli.main import cli
 from lancestat.errors import InvalidArgument, InvalidProject
 from lancestat.joins.action import JoinFigures
 from lancestat.report.values import Health
@@ -164,6 +166,15 @@ def test_no_run_reads_more_than_its_budget_and_in_the_end_all_is_as_without(
     kept = {name: statistics(project, name) for name in names}
     project.run(full_refresh=True)
     assert {name: statistics(project, name) for name in names} == kept
+
+
+def test_what_is_deferred_is_to_be_done(tmp_path: Path) -> None:
+    table(tmp_path, "orders", 10)
+    write_project(tmp_path, "orders")
+    words = ("--project-dir", str(tmp_path), "plan", "--check", "--max-bytes", "0")
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 3
+    assert "Nothing to do now: the budget defers 1 node." in done.stdout
 
 
 def test_a_full_refresh_is_not_divided(tmp_path: Path) -> None:
