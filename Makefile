@@ -58,7 +58,7 @@ thorough: machine-test ## Do as `make test` does, with all cases of every test
 
 # Everything before the tests, of which most steps keep one core busy: the longest first.
 .PHONY: prepared
-prepared: $(INSTALLED) older-sparks $(ARCHIVE) $(CONNECT) lint compiled browser
+prepared: $(INSTALLED) integrations older-sparks $(ARCHIVE) $(CONNECT) lint compiled browser
 
 # The tests would install them one after the other; they fail with the reason where that fails.
 .PHONY: older-sparks
@@ -98,6 +98,9 @@ integration-dagster: machine-demo $(DAGSTER)/.venv/.installed ## Test the Dagste
 	@cd $(DAGSTER) && .venv/bin/mypy && .venv/bin/python -m pytest -q
 
 AIRFLOW := integrations/airflow
+
+.PHONY: integrations
+integrations: integration-dagster integration-airflow
 
 .PHONY: integration-airflow
 integration-airflow: machine-demo $(AIRFLOW)/.venv/.installed ## Test the Airflow integration with the pinned Airflow, in an environment of its own
