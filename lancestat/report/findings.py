@@ -11,9 +11,8 @@ from lancestat.errors import LancestatError
 from lancestat.formats import count, named
 from lancestat.report.gather import gather
 from lancestat.report.tables import TableReport
-from lancestat.runs.result import NodeCheck, RunResult, Status
-from lancestat.spec.model import Node, ProjectSpec, Table, expects_something
-from lancestat.spec.monitors import FreshnessAnomalies, with_shared
+from lancestat.runs.result import NodeCheck, RunResult
+from lancestat.spec.model import Node, ProjectSpec, expects_something
 from lancestat.state.store import StateReader
 from lancestat.tables.expectations import CheckResult, CheckVerdict
 
@@ -23,16 +22,12 @@ _log = logging.getLogger("lancestat.report")
 def checks_after(
     result: RunResult, spec: ProjectSpec, state: StateReader, clock: Callable[[], datetime]
 ) -> tuple[NodeCheck, ...]:
-    """Return what is known now of what is expected of the nodes of a run. Reads no rows.
+    """Return what is known of what is expected of the nodes that a run brought up to date.
 
-    Nodes that were left as they were are looked at only where time alone can change the answer.
+    No rows are read. What was left as it was costs nothing: `lancestat status` tells of its age.
     """
-    ended = {node.name: node for node in result.nodes if node.status is Status.SUCCESS}
-    nodes = [
-        node
-        for node in spec.nodes
-        if node.name in ended and _is_checked(node, spec, is_left=ended[node.name].is_idle)
-    ]
+    done = {node.name for node in result.nodes if node.is_done}
+    nodes = [node for node in spec.nodes if node.name in done and _is_checked(node, spec)]
     if not nodes:
         return ()
     try:
@@ -75,12 +70,6 @@ def _sentence(checks: Sequence[CheckResult]) -> str:
     return f"{words}, {named(refuted)}" if refuted else words
 
 
-def _is_checked(node: Node, spec: ProjectSpec, *, is_left: bool) -> bool:
-    if not isinstance(node, Table):
-        return getattr(node, "recall", None) is not None and not is_left
-    monitors = with_shared(node.monitors, spec.monitors)
-    if node.freshness is not None or any(
-        isinstance(monitor.watched, FreshnessAnomalies) for monitor in monitors
-    ):
-        return True
-    return expects_something(node, spec.monitors) and not is_left
+def _is_checked(node: Node, spec: ProjectSpec) -> bool:
+    bounds = (getattr(node, name, None) for name in ("freshness", "recall"))
+    return any(each is not None for each in bounds) or expects_something(node, spec.monitors)
