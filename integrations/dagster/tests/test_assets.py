@@ -52,12 +52,12 @@ def test_a_node_has_the_checks_of_its_kind_and_policies(shop: Path) -> None:
 
 
 def test_a_node_of_another_kind_has_no_checks() -> None:
-    node = {"resource_type": "exposure", "freshness": None, "recall": None}
+    node = {"resource_type": "exposure", "freshness": None, "recall": None, "checks": []}
     assert not DagsterLancestatTranslator().get_check_specs(node, dg.AssetKey("page"))
 
 
 def test_recall_is_that_of_a_result_and_enough() -> None:
-    node = {"resource_type": "knn_join", "freshness": None, "recall": 0.9}
+    node = {"resource_type": "knn_join", "freshness": None, "recall": 0.9, "checks": []}
     check = checks_of(node)["recall"]
 
     def passes(computed_at: str | None, recall: float | None) -> bool:
