@@ -25,8 +25,6 @@ from lancestat.spec.model import Node, ProjectSpec
 from lancestat.state.run_records import LeaseFolder
 from lancestat.state.store import LanceState
 
-_WELL = (Status.SUCCESS, Status.DEFERRED)
-
 _log = logging.getLogger("lancestat.watch")
 
 PLANNED_EVERY = timedelta(minutes=10)
@@ -103,7 +101,8 @@ class Watcher:
         if due:
             result = self.execute(replace(plan, actions=tuple(due)))
             for node in result.nodes:
-                self._note(node.name, has_failed=node.status not in _WELL)
+                if node.status is not Status.DEFERRED:
+                    self._note(node.name, has_failed=node.status is not Status.SUCCESS)
 
     def _note(self, node: str, *, has_failed: bool) -> None:
         times, _ = self._failed.pop(node, (0, None))

@@ -15,7 +15,6 @@ from lancestat.presentation.profiles import (
     columns,
     known,
     milliseconds,
-    name_of,
     tables,
     write,
 )
@@ -45,12 +44,12 @@ def _datahub(view: StatusView, page: Page) -> Payload:
     return [
         {
             "entityType": "dataset",
-            "entityUrn": f"urn:li:dataset:({PLATFORM},{_urn_part(name_of(table))},{environment})",
+            "entityUrn": f"urn:li:dataset:({PLATFORM},{_urn_part(name)},{environment})",
             "changeType": "UPSERT",
             "aspectName": "datasetProfile",
             "aspect": {"json": _dataset_profile(table, view.report.made_at)},
         }
-        for table in tables(view)
+        for name, table in tables(view).items()
     ]
 
 
@@ -89,10 +88,8 @@ def _quantiles(histogram: NumberHistogram | None) -> list[dict[str, str]] | None
 def _histogram(histogram: NumberHistogram | None) -> dict[str, Any] | None:
     if histogram is None:
         return None
-    return {
-        "boundaries": [str(edge) for edge in histogram.edges],
-        "heights": [histogram.height] * (len(histogram.edges) - 1),
-    }
+    edges, heights = histogram.shown()
+    return {"boundaries": [str(edge) for edge in edges], "heights": heights}
 
 
 def _urn_part(text: str) -> str:

@@ -15,7 +15,6 @@ from lancestat.presentation.profiles import (
     columns,
     known,
     milliseconds,
-    name_of,
     tables,
     write,
 )
@@ -31,7 +30,8 @@ FORMAT: Format[Payload] = Format(write, is_published=True, has_histograms=True)
 def _openmetadata(view: StatusView, page: Page) -> Payload:
     now = milliseconds(view.report.made_at)
     return [
-        {"table": name_of(table), "profile": _table_profile(table, now)} for table in tables(view)
+        {"table": name, "profile": _table_profile(table, now)}
+        for name, table in tables(view).items()
     ]
 
 
@@ -67,11 +67,12 @@ def _table_profile(table: TableReport, now: int) -> dict[str, Any]:
 def _distribution(histogram: NumberHistogram | None) -> dict[str, Any]:
     if histogram is None:
         return {}
+    edges, heights = histogram.shown()
     names = {"firstQuartile": 0.25, "median": 0.5, "thirdQuartile": 0.75}
     return {
         **{name: histogram.at(quantile) for name, quantile in names.items()},
         "histogram": {
-            "boundaries": [f"{low} to {high}" for low, high in pairwise(histogram.edges)],
-            "frequencies": [histogram.height] * (len(histogram.edges) - 1),
+            "boundaries": [f"{low} to {high}" for low, high in pairwise(edges)],
+            "frequencies": heights,
         },
     }

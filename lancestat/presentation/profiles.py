@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lancestat.presentation.terminal import CONSOLE
@@ -16,6 +17,7 @@ from lancestat.presentation.views import StatusView
 if TYPE_CHECKING:
     from lancestat.report.tables import TableReport
     from lancestat.tables.statistics.column_statistics import Histogram
+    from lancestat.tables.wire import PublishedColumn
 
 Payload = list[dict[str, Any]]
 
@@ -26,13 +28,32 @@ def write(payload: Payload) -> None:
     CONSOLE.json(json.dumps(redacted, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def tables(view: StatusView) -> Iterator[TableReport]:
-    """Yield the tables that can be opened."""
+def tables(view: StatusView) -> Mapping[str, TableReport]:
+    """Return the tables that can be opened by their name, that with most columns of one dataset."""
     from lancestat.report.tables import TableReport
 
+    named: dict[str, TableReport] = {}
     for node in view.report.nodes:
         if isinstance(node, TableReport) and node.status is not None:
-            yield node
+            name = _name(node, view)
+            if name not in named or _columns_known(node) > _columns_known(named[name]):
+                named[name] = node
+    return named
+
+
+def _columns_known(table: TableReport) -> int:
+    return sum(1 for _ in columns(table))
+
+
+def _name(table: TableReport, view: StatusView) -> str:
+    """Return the name in a catalog, or the URI; that of the node where the URI is hidden."""
+    from lancestat.redact import redact_line
+    from lancestat.spec.catalog import shown_uri
+
+    declared = table.spec.declared or table.spec
+    name = redact_line(shown_uri(declared.uri))
+    # What comes from the environment is shown as its template, which names no dataset.
+    return f"{view.report.name}.{table.spec.name}" if "{{" in name else name
 
 
 def columns(table: TableReport) -> Iterator[Mapping[str, Any]]:
@@ -54,7 +75,9 @@ def columns(table: TableReport) -> Iterator[Mapping[str, Any]]:
             "distinct_share": _share(distinct, values),
             "min": column.minimum,
             "max": column.maximum,
-            "histogram": _of_numbers(table.histograms.get(name), status.types.get(name, "")),
+            "histogram": _of_numbers(
+                table.histograms.get(name), status.types.get(name, ""), column
+            ),
         }
 
 
@@ -72,18 +95,29 @@ class NumberHistogram(NamedTuple):
         value = low + (high - low) * (place - index)
         return round(value) if isinstance(low, int) else value
 
+    def shown(self) -> tuple[list[float], list[float]]:
+        """Return the edges of a few bins, and the rows of each."""
+        bins = len(self.edges) - 1
+        step = -(-bins // _BINS)
+        places = [*range(0, bins, step), bins]
+        edges = [self.edges[place] for place in places]
+        return edges, [(end - start) * self.height for start, end in pairwise(places)]
 
-def _of_numbers(histogram: Histogram | None, type: str) -> NumberHistogram | None:
-    """Return a histogram of a few bins, None for types whose numbers stand for something else."""
+
+def _of_numbers(
+    histogram: Histogram | None, type: str, column: PublishedColumn
+) -> NumberHistogram | None:
+    """Return a histogram, None for types whose numbers stand for something else."""
     is_integer = type in _INTEGERS
     if histogram is None or not (is_integer or type in _FLOATS or type.startswith("decimal")):
         return None
     edges = [histogram.bins[0].low, *(bin.high for bin in histogram.bins)]
-    step = -(-len(histogram.bins) // _BINS)
-    while len(histogram.bins) % step:
-        step += 1
-    chosen = tuple(round(edge) if is_integer else edge for edge in edges[::step])
-    return NumberHistogram(chosen, histogram.height * step)
+    if not is_integer or column.minimum is None or column.maximum is None:
+        return NumberHistogram(tuple(edges), histogram.height)
+    # Large numbers were rounded on the way.
+    low, high = int(column.minimum), int(column.maximum)
+    inner = (min(max(round(edge), low), high) for edge in edges[1:-1])
+    return NumberHistogram((low, *inner, high), histogram.height)
 
 
 _INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
@@ -93,15 +127,6 @@ _BINS = 32
 
 def _share(part: int | None, whole: int | None) -> float | None:
     return None if part is None or not whole else min(1.0, part / whole)
-
-
-def name_of(table: TableReport) -> str:
-    """Return the name in a catalog, else the URI without what may be secret in it."""
-    from lancestat.redact import redact_line
-    from lancestat.spec.catalog import shown_uri
-
-    declared = table.spec.declared or table.spec
-    return redact_line(shown_uri(declared.uri))
 
 
 def milliseconds(moment: datetime) -> int:

@@ -48,6 +48,10 @@ class StateFacts:
     def shows_values(self) -> bool:
         return self.assessment.spec.show_values
 
+    @property
+    def shows_common(self) -> bool:
+        return _shows_common(self.assessment)
+
     @cached_property
     def proven_keys(self) -> Collection[frozenset[str]]:
         return self.assessment.proven_keys
@@ -111,8 +115,13 @@ def expectation_digest(expectation: Expectation, assessment: TableAssessment) ->
     What was found may hold values, so that it differs where these are not to be shown.
     """
     check = replace(expectation.check, severity=Severity.ERROR)
-    meaning = f"{check!r} {assessment.spec.show_values}"
+    meaning = f"{check!r} {assessment.spec.show_values} {_shows_common(assessment)}"
     return hashlib.blake2b(meaning.encode(), digest_size=12).hexdigest()
+
+
+def _shows_common(assessment: TableAssessment) -> bool:
+    common = assessment.spec.common_values
+    return common is None or common.show
 
 
 def content_of(expectation: Expectation, assessment: TableAssessment, other: OtherTable) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 
-from lancestat.errors import LancestatError
 from lancestat.formats import count, named
 from lancestat.report.gather import gather
 from lancestat.report.tables import TableReport
@@ -16,8 +14,6 @@ from lancestat.spec.model import Node, ProjectSpec, expects_something
 from lancestat.state.store import StateReader
 from lancestat.tables.expectations import CheckResult, CheckVerdict
 
-_log = logging.getLogger("lancestat.report")
-
 
 def checks_after(
     result: RunResult, spec: ProjectSpec, state: StateReader, clock: Callable[[], datetime]
@@ -25,17 +21,15 @@ def checks_after(
     """Return what is known of what is expected of the nodes that a run brought up to date.
 
     No rows are read. What was left as it was costs nothing: `lancestat status` tells of its age.
+
+    Raises:
+        LancestatError: The state cannot be read.
     """
     done = {node.name for node in result.nodes if node.is_done}
     nodes = [node for node in spec.nodes if node.name in done and _is_checked(node, spec)]
     if not nodes:
         return ()
-    try:
-        report = gather(spec, state, clock, nodes, runs=1)
-    except LancestatError as error:
-        # What the run has done stands.
-        _log.warning("whether all is as expected after the run is not known: %s", error.message)
-        return ()
+    report = gather(spec, state, clock, nodes, runs=1)
     return tuple(check for node in report.nodes for check in node.node_checks(report.made_at))
 
 
@@ -59,15 +53,12 @@ def checks_in_words(
 
 
 def _sentence(checks: Sequence[CheckResult]) -> str:
+    """Return verdicts without what was found, since values may be in that."""
     numbers = Counter(check.verdict for check in checks)
-    counts = [f"{count(numbers[each])} {each}" for each in CheckVerdict if numbers[each]]
-    refuted = [
-        f"{check.check} ({check.detail})"
-        for check in checks
-        if check.verdict is CheckVerdict.REFUTED
-    ]
-    words = f"of what BASE expects: {', '.join(counts)}"
-    return f"{words}, {named(refuted)}" if refuted else words
+    counts = ", ".join(f"{count(numbers[each])} {each}" for each in CheckVerdict if numbers[each])
+    refuted = [check.check for check in checks if check.verdict is CheckVerdict.REFUTED]
+    which = f" ({named(refuted)})" if refuted else ""
+    return f"of what BASE expects: {counts}{which}"
 
 
 def _is_checked(node: Node, spec: ProjectSpec) -> bool:

@@ -91,10 +91,7 @@ class TableReport(NodeReport):
         return self.status.computed_at if self.status else None
 
     def node_checks(self, now: datetime) -> Iterator[NodeCheck]:
-        name, status = self.spec.name, self.status
-        if status is None:
-            return
-        yield NodeCheck(name, "statistics_current", status.use, Severity.ERROR.value, status.detail)
+        name = self.spec.name
         if self.freshness is not None:
             since = "an unknown time" if self.changed_at is None else age(now - self.changed_at)
             severity = Severity.WARN if self.freshness is Health.WARN else Severity.ERROR

@@ -279,9 +279,12 @@ class Comparison:
             return {}
         try:
             return self.check(self.base, nodes, state())
-        except LancestatError:
-            # Where it matters for costs, too, a note says so.
+        except ForeignState:
+            # Another note says so.
             return {}
+        except LancestatError as error:
+            unknown = f"whether it is as BASE expects is not known: {error.code} {error.message}"
+            return {node.name: unknown for node in nodes}
 
     def _node(
         self,

@@ -13,7 +13,9 @@ from lancestat.runs.actions import (
     Deferred,
     Figures,
     Plan,
+    Reason,
     is_pending,
+    needs_spark,
     own_figures,
     table_figures,
 )
@@ -23,11 +25,16 @@ from lancestat.spec.model import Node
 
 @dataclass(slots=True)
 class Allowance:
-    """What is left of a budget. Time counts from when it is made; threads may share it."""
+    """What is left of a budget. Time counts from when it is made; threads may share it.
+
+    `start_seconds` is how long Spark takes to start, which the first action that needs it pays.
+    """
 
     budget: Budget = NO_BUDGET
     bytes_taken: int = 0
+    start_seconds: float = 0.0
     clock: Callable[[], float] = time.monotonic
+    _seconds_taken: float = 0.0
     _began: float = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -38,45 +45,57 @@ class Allowance:
     def seconds_left(self) -> float | None:
         """How much time is left, None where it is not bounded."""
         minutes = self.budget.minutes
-        return None if minutes is None else max(0.0, minutes * 60 - self.clock() + self._began)
+        if minutes is None:
+            return None
+        return max(0.0, minutes * 60 - (self.clock() - self._began) - self._seconds_taken)
 
     def take(self, action: Action) -> Action:
-        """Return an action where it fits into what is left, else its part that does, or none."""
-        return self.by_bytes(self.by_time(action))
+        """Return an action, its part, or nothing of it, as fits into what is left, and take that.
 
-    def by_bytes(self, action: Action) -> Action:
-        """Return what can be done of an action within the bytes that are left, and take them."""
+        Time is taken as it is estimated, as if nothing ran side by side.
+        """
+        with self._lock:
+            action = self._by_bytes(self.by_time(action))
+            if is_pending(action):
+                self._seconds_taken += sum(self._seconds(action))
+                self.start_seconds = 0.0 if needs_spark(action) else self.start_seconds
+        return action
+
+    def _by_bytes(self, action: Action) -> Action:
         wanted = bytes_of(action)
         if self.budget.bytes is None or not is_pending(action) or not wanted:
             return action
-        with self._lock:
-            left = self.budget.bytes - self.bytes_taken
-            if wanted > left:
-                action = action.part(left) or deferred(action, self._why(action, left))
-            self.bytes_taken += bytes_of(action)
+        left = self.budget.bytes - self.bytes_taken
+        if wanted > left:
+            rest = f"{size(left)} left of the budget of {size(self.budget.bytes)}"
+            why = f"no part of the {size(wanted)} to be read fits into {rest}"
+            if Reason.FULL_REFRESH in action.reasons:
+                why = f"{size(wanted)} are to be read, and not in parts, with {rest}"
+            action = action.part(left) or deferred(action, why)
+        self.bytes_taken += bytes_of(action)
         return action
 
-    def _why(self, action: Action, left: int) -> str:
-        budget, wanted = f"the budget of {size(self.budget.bytes or 0)}", size(bytes_of(action))
-        if not self.bytes_taken:
-            return f"{wanted} are to be read, and {budget} has no room for any part of that"
-        return f"{wanted} are to be read, with {size(left)} left of {budget}"
+    def _seconds(self, action: Action) -> tuple[float, float]:
+        """Return how long an action takes as far as that is known, and Spark's start before it."""
+        figures = own_figures(action)
+        seconds = figures.estimated_seconds if figures else None
+        return seconds or 0.0, self.start_seconds if needs_spark(action) else 0.0
 
     def by_time(self, action: Action) -> Action:
         """Return an action unless it is known to take longer than what is left."""
-        left, figures = self.seconds_left, own_figures(action)
+        left = self.seconds_left
         if left is None or not is_pending(action):
             return action
         assert self.budget.minutes is not None
         budget = f"the budget of {minutes_text(self.budget.minutes)}"
         if not left:
             return deferred(action, f"{budget} is used up")
-        seconds = figures.estimated_seconds if figures else None
-        if seconds is None or seconds <= left:
+        seconds, start = self._seconds(action)
+        if seconds + start <= left:
             return action
-        return deferred(
-            action, f"it takes about {duration(seconds)}, with {duration(left)} left of {budget}"
-        )
+        what = "it takes" if seconds else "Spark's start takes"
+        needed, rest = duration(seconds + start), duration(left)
+        return deferred(action, f"{what} about {needed}, with {rest} left of {budget}")
 
 
 def bytes_of(action: Action) -> int:
@@ -94,7 +113,11 @@ def deferred(action: Action, why: str) -> Deferred:
 
 
 def within_budget(
-    plan: Plan, budget: Budget, nodes: Sequence[Node], uses: Callable[[], Mapping[str, int]]
+    plan: Plan,
+    budget: Budget,
+    nodes: Sequence[Node],
+    uses: Callable[[], Mapping[str, int]],
+    start_seconds: float = 0.0,
 ) -> Plan:
     """Return a plan with what its budget defers, and the ranks of its nodes.
 
@@ -105,6 +128,7 @@ def within_budget(
         budget: What the run may read, and how long it may take.
         nodes: Those of the plan.
         uses: Returns by node how many queries are known to have used it.
+        start_seconds: How long Spark takes to start.
     """
     if not budget:
         return plan
@@ -114,7 +138,7 @@ def within_budget(
         name = action.node
         return -priorities.get(name, 0), -used.get(name, 0), -_share_changed(action)
 
-    allowance, taken = Allowance(budget), dict[str, Action]()
+    allowance, taken = Allowance(budget, start_seconds=start_seconds), dict[str, Action]()
     actions = {action.node: action for action in plan.actions}
 
     def take(action: Action) -> None:

@@ -323,7 +323,14 @@ class Scheduler:
         run = replace(run, finished_at=finished_at, status=result.status.value)
         recorder.record(plan, run, in_order, is_interrupted=interruption is not None)
         if interruption is None:
-            result = replace(result, checks=tuple(self.check(result)))
+            try:
+                result = replace(result, checks=tuple(self.check(result)))
+            except KeyboardInterrupt as interrupt:
+                interruption = interrupt
+            except Exception as error:
+                # What the run has done stands.
+                what = known_error(error).message
+                _log.warning("whether all is as expected after the run is not known: %s", what)
         for finding in result.findings:
             context.events.emit(Found(finding))
         context.events.emit(RunFinished(result))
@@ -447,10 +454,13 @@ class Scheduler:
         why = "the run was interrupted"
         if action.node in self.context.publishing:
             why += "; its statistics were being published, and may be"
+        return NodeEnded(_timed(interrupted(planned(action), why, self._stored(action)), started))
+
+    def _stored(self, action: Action) -> int:
+        """Return how many fragments a later run needs not read again."""
         # What a run in full has stored, another one in full reads again.
         is_full = Reason.FULL_REFRESH in action.reasons
-        stored = 0 if is_full else self.context.stored[action.node]
-        return NodeEnded(_timed(interrupted(planned(action), why, stored), started))
+        return 0 if is_full else self.context.stored[action.node]
 
     def _end_one(self, action: Action, needed: str | None) -> NodeResult:
         """Run an action, and add its end, whatever the main thread is at."""
@@ -481,7 +491,7 @@ class Scheduler:
             if self.is_interrupted:
                 return self._left(action)
             if self.is_over and isinstance(error, Cancelled):
-                stored, why = self.context.stored[action.node], "the time of the budget is over"
+                stored, why = self._stored(action), "the time of the budget is over"
                 return NodeEnded(_timed(deferred(planned(action), why, stored), started))
             if self.fail_fast:
                 self.is_stopped = True

@@ -80,7 +80,9 @@ class Observer:
             source_findings(spec, observed.nodes, tables, self.state),
             spec.redactor,
         )
-        plan = within_budget(plan, self.budget, observed.nodes, self.uses)
+        plan = within_budget(
+            plan, self.budget, observed.nodes, self.uses, self.spark_start_seconds or 0.0
+        )
         starts_spark = any(map(needs_spark, plan.actions))
         return replace(
             plan, spark_start_seconds=self.spark_start_seconds if starts_spark else 0.0

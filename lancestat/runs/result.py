@@ -29,7 +29,7 @@ from lancestat.runs.actions import (
     table_figures,
 )
 from lancestat.state.store import StateReader
-from lancestat.state.values import RunRecord
+from lancestat.state.values import NodeRun, RunRecord
 
 if TYPE_CHECKING:
     from lancestat.runs.node import NodeTypes
@@ -181,9 +181,9 @@ class NodeResult:
 class NodeCheck:
     """What is known of something that is expected of a node, after a run.
 
-    `check` is an expectation or a monitor as its YAML has it, `freshness`, `recall`, or
-    `statistics_current`. One that did not pass is a finding, of the severity `warn` or `error`.
-    `column` is the only one that it is about.
+    `check` is an expectation or a monitor as its YAML has it, `freshness` or `recall`. One that did
+    not pass is a finding, of the severity `warn` or `error`. `column` is the only one that it is
+    about.
     """
 
     node: str
@@ -429,13 +429,20 @@ def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unf
     run = _newest(state, target)
     if run is None:
         return UnfinishedNodes(None)
-    left = [node for node in run.nodes if node.result.get("status") in _LEFT]
+    left = [node for node in run.nodes if _is_left(run, node)]
     return UnfinishedNodes(
         run,
         tuple(node.node for node in left if node.node in declared),
         tuple(node.node for node in left if node.node not in declared),
         any(node.full_refresh for node in left),
     )
+
+
+def _is_left(run: RunRecord, node: NodeRun) -> bool:
+    """Whether a retry is to run a node of a run. Most that was deferred is planned anyway."""
+    status = node.result.get("status")
+    is_forgotten = node.full_refresh or run.command == "retry"
+    return status in _LEFT or (status == Status.DEFERRED.value and is_forgotten)
 
 
 def _newest(state: StateReader, target: str) -> RunRecord | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.formats import count, size
@@ -198,8 +198,11 @@ class TableAction(NodeAction):
         """
         if self.reading is None or Reason.FULL_REFRESH in self.reasons:
             return None
-        ends = accumulate(scan.size_bytes for scan in self.scans)
-        scans = tuple(scan for scan, end in zip(self.scans, ends, strict=True) if end <= size_bytes)
+        scans, left = list[Scan](), size_bytes
+        for scan in self.scans:
+            if scan.size_bytes <= left:
+                scans.append(scan)
+                left -= scan.size_bytes
         if not scans:
             return None
         figures = scan_figures(self.figures, scans)
@@ -208,7 +211,7 @@ class TableAction(NodeAction):
             f"the budget has room for {count(read)} of {count(total, 'fragment')} to read; the "
             "rest is deferred, and statistics come once all are read"
         )
-        reading = replace(self.reading, scans=scans)
+        reading = replace(self.reading, scans=tuple(scans))
         return replace(self, stages=(reading,), figures=figures, notes=(*self.notes, note))
 
     @property

@@ -441,6 +441,8 @@ class SparkScanner:
         if not scans:
             return
         what, options = f"reading {table.uri}", self.options.of(table.uri)
+        if self._is_paused:
+            raise Cancelled(f"{what} was stopped")
         with self.spark.working(what) as (session, group):
             from lancestat.spark.jobs import jobs_of
 

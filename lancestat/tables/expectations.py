@@ -85,7 +85,8 @@ class Known:
 class Facts(Protocol):
     """What is known of a table's rows as they are.
 
-    `shows_values` allows values of strings in words, and `proven_keys` are columns in which no two
+    `shows_values` allows values of strings in words, `shows_common` also values that are no bounds
+    of their column, and `proven_keys` are columns in which no two
     rows are equal, without nulls.
     """
 
@@ -97,6 +98,8 @@ class Facts(Protocol):
     def column_names(self) -> Collection[str]: ...
     @property
     def shows_values(self) -> bool: ...
+    @property
+    def shows_common(self) -> bool: ...
     @property
     def proven_keys(self) -> Collection[frozenset[str]]: ...
 
@@ -187,6 +190,9 @@ def _by_null_share(
     return None
 
 
+_HIDDEN = "one that is not shown"
+
+
 @dataclass(frozen=True, slots=True)
 class _Column:
     """A column whose values are compared with declared ones."""
@@ -202,7 +208,7 @@ class _Column:
         """Return a value as people may see it."""
         if isinstance(bound, bytes):
             shown = shown_bound(bound, self.type)
-            return quoted(shown) if self.facts.shows_values else "one that is not shown"
+            return quoted(shown) if self.facts.shows_values else _HIDDEN
         return format_bound(bound, self.type) or str(bound)
 
     def span(self, low: Bound, high: Bound | None) -> str:
@@ -250,7 +256,8 @@ def _by_values(check: AcceptedValues, found: Known, column: _Column) -> _Judged 
     held += [one.values[0] for one in (common.listed if common else ()) if one.lower]
     for value in held:
         if value not in accepted:
-            return _REFUTED, f"{column.text(value)} is a value"
+            is_shown = value in ends or column.facts.shows_common
+            return _REFUTED, f"{column.text(value) if is_shown else _HIDDEN} is a value"
     if not found.is_whole:
         return None
     if common is not None and common.is_exact:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -286,7 +287,7 @@ def test_profiles_have_the_columns_of_the_rows_as_they_are(
     middle = {each["quantile"]: each["value"] for each in fields["n"]["quantiles"]}["0.5"]
     assert 48 <= int(middle) <= 51
     histogram = fields["x"]["histogram"]
-    assert len(histogram["boundaries"]) == len(histogram["heights"]) + 1 <= 33
+    assert 25 < len(histogram["boundaries"]) == len(histogram["heights"]) + 1 <= 34
     assert sum(histogram["heights"]) == pytest.approx(101, rel=0.01)
     # Spark's numbers of a day tell nobody anything, and values of strings are not to be shown.
     assert "quantiles" not in fields["day"] and fields["day"]["max"] == "1970-04-11"
@@ -300,3 +301,42 @@ def test_profiles_have_the_columns_of_the_rows_as_they_are(
     lance.write_dataset(rows, uri, mode="append")
     [profile] = profiles(lancestat, "datahub").values()
     assert (profile["rowCount"], profile["fieldProfiles"]) == (202, [])
+
+
+def test_quantiles_of_profiles_are_those_of_the_values(
+    lancestat: Lancestat, tmp_path: Path
+) -> None:
+    chance = np.random.default_rng(7)
+    skewed = chance.lognormal(3, 2.5, 50_000)
+    large = chance.integers(2**62, 2**63 - 1, 50_000)
+    lance.write_dataset(pa.table({"x": skewed, "n": large}), str(tmp_path / "t.lance"))
+    write_project(tmp_path, {"name": "t", "uri": "t.lance", "histogram": True})
+    assert lancestat("run").exit_code == 0
+    [profile] = profiles(lancestat, "datahub").values()
+    fields = {field["fieldPath"]: field for field in profile["fieldProfiles"]}
+    found = {float(each["quantile"]): float(each["value"]) for each in fields["x"]["quantiles"]}
+    assert len(found) == 5
+    for quantile, value in found.items():
+        low, high = np.quantile(skewed, [quantile - 0.02, quantile + 0.02])
+        assert low <= value <= high
+    edges = fields["n"]["histogram"]["boundaries"]
+    assert int(edges[0]) == large.min() and int(edges[-1]) == large.max()
+    [other] = profiles(lancestat, "openmetadata").values()
+    columns = {column["name"]: column for column in other["columnProfile"]}
+    low, high = np.quantile(skewed, [0.73, 0.77])
+    assert low <= columns["x"]["thirdQuartile"] <= high
+
+
+def test_a_profile_belongs_to_one_dataset_by_a_name_that_others_know(
+    lancestat: Lancestat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(orders(0, 30), str(tmp_path / "t.lance"))
+    kept = {"name": "kept", "uri": "t.lance", "publish": "none"}
+    write_project(tmp_path, kept, {"name": "t", "uri": "t.lance"})
+    assert lancestat("run").exit_code == 0
+    [profile] = profiles(lancestat, "datahub").values()
+    assert len(profile["fieldProfiles"]) == 3
+    monkeypatch.setenv("LAKE", str(tmp_path))
+    write_project(tmp_path, {"name": "t", "uri": "{{ env_var('LAKE') }}/t.lance"})
+    printed = lancestat("status", "--output", "openmetadata").stdout
+    assert [each["table"] for each in json.loads(printed)] == ["shop.t"]

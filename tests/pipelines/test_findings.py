@@ -17,7 +17,7 @@ from lancestat.cli.main import cli
 from lancestat.errors import StateUnreachable
 from lancestat.events import Event, Found, RunFinished
 from lancestat.pipelines import hooks
-from lancestat.runs.result import NodeCheck
+from lancestat.runs.result import NodeCheck, RunInterrupted
 from tests import canaries
 from tests.http_server import Handler, serving
 from tests.pipelines.openlineage_events import check, ended, events_of, only, to_file
@@ -54,7 +54,6 @@ def test_a_run_looks_at_what_is_expected_and_does_not_fail_of_it(folder: Path) -
     result = project.run(on_event=events.append)
     assert result.ok
     assert found(result.checks) == {
-        "statistics_current": (True, "error", None),
         "not_null(o_id)": (True, "error", "o_id"),
         "not_null(o_status)": (False, "warn", "o_status"),
         "between(o_id)": (False, "error", "o_id"),
@@ -82,16 +81,40 @@ def test_nothing_is_looked_at_where_nothing_is_expected(
     assert looked == []
 
 
-def test_a_state_that_cannot_be_read_then_does_not_undo_the_run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(StateUnreachable("it is away"), "it is away"), (ZeroDivisionError("one"), "one")],
+)
+def test_what_goes_wrong_then_does_not_undo_the_run(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    text: str,
 ) -> None:
     def failing(*_: object, **__: object) -> None:
-        raise StateUnreachable("it is away")
+        raise error
 
     monkeypatch.setattr(module, "gather", failing)
-    result = write_project(folder, WATCHED).run()
+    events = list[Event]()
+    result = write_project(folder, WATCHED).run(on_event=events.append)
     assert result.ok and result.checks == ()
-    assert "is not known: it is away" in caplog.text
+    assert isinstance(events[-1], RunFinished)
+    assert "after the run is not known: " in caplog.text and text in caplog.text
+
+
+def test_an_interrupt_then_leaves_the_results_of_the_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "gather", interrupted)
+    events = list[Event]()
+    with pytest.raises(RunInterrupted) as caught:
+        write_project(folder, WATCHED).run(on_event=events.append)
+    assert caught.value.result.ok
+    assert isinstance(events[-1], RunFinished)
 
 
 def test_people_schedulers_and_logs_hear_of_findings(folder: Path) -> None:
@@ -175,13 +198,12 @@ def test_openlineage_gets_what_is_known_of_a_node_after_its_end(folder: Path) ->
     [dataset] = more["inputs"]
     assertions = dataset["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert {(each["name"], each["success"], each.get("column")) for each in assertions} == {
-        ("statistics_current", True, None),
         ("not_null(o_id)", True, "o_id"),
         ("not_null(o_status)", False, "o_status"),
         ("between(o_id)", False, "o_id"),
     }
     tests = more["run"]["facets"]["test"]["tests"]
-    assert [each["status"] for each in tests] == ["pass", "pass", "fail", "fail"]
+    assert [each["status"] for each in tests] == ["pass", "fail", "fail"]
     assert ended(events, "lancestat-run-shop")["eventType"] == "COMPLETE"
 
 

@@ -283,6 +283,61 @@ def test_a_join_begins_only_if_it_is_likely_to_end_in_time(
     assert (taken.why if isinstance(taken, Deferred) else None) == why
 
 
+def test_joins_that_fit_alone_are_counted_together() -> None:
+    joins = tuple(
+        replace(JOIN, node=f"near{n}", figures=JoinFigures(estimated_seconds=25)) for n in range(4)
+    )
+    plan = within_budget(Plan("shop", "dev", joins), Budget(minutes=1), (), dict, 5)
+    assert list(verbs(plan).values()) == ["refresh", "refresh", "defer", "defer"]
+    plan = within_budget(Plan("shop", "dev", joins), Budget(minutes=1), (), dict, 20)
+    assert list(verbs(plan).values()) == ["refresh", "defer", "defer", "defer"]
+
+
+def test_spark_is_not_started_for_what_cannot_be_read_in_time(tmp_path: Path) -> None:
+    table(tmp_path, "orders", 50)
+    project = write_project(tmp_path, "orders", min_bytes="0")
+    plan = project.plan(max_minutes=0.01)
+    assert verbs(plan) == {"orders": "defer"}
+    assert "Spark's start takes about" in plan.actions[0].notes[0]
+
+
+def test_a_large_fragment_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    table(tmp_path, "orders", 9000, 500, 500, 500)
+    project = write_project(tmp_path, "orders")
+    [action] = project.plan().actions
+    sizes = [scan.size_bytes for scan in action.scans]  # type: ignore[attr-defined]
+    [figures] = figures_of(project.plan(max_bytes=sum(sizes[1:]) + 1))
+    assert figures.fragments_scanned == 3
+
+
+def test_what_a_full_refresh_deferred_is_retried_and_comes_to_an_end(tmp_path: Path) -> None:
+    for name in "abc":
+        table(tmp_path, name, 400)
+    project = write_project(tmp_path, *"abc")
+    room = 2 * bytes_read(project, "a") + 1
+    project.run()
+    result = project.run(full_refresh=True, max_bytes=room)
+    assert [node.status for node in result.nodes].count(Status.DEFERRED) == 1
+    assert project.unfinished().nodes == ("c",)
+    # So is what a retry deferred in its turn.
+    assert [node.status for node in project.retry(max_bytes=0).nodes] == [Status.DEFERRED]
+    [node] = project.retry(max_bytes=room).nodes
+    assert (node.name, node.status, node.reasons) == ("c", Status.SUCCESS, ("full_refresh",))
+    assert project.unfinished().nodes == ()
+
+
+def test_a_full_refresh_that_was_too_late_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(tmp_path, "large", *([20] * 30))
+    project = write_project(tmp_path, "large")
+    with monkeypatch.context() as patch:
+        Slow(patch, 7)
+        result = project.run(max_minutes=0.02, full_refresh=True)
+    assert "stored" not in (result.nodes[0].message or "")
+    assert result.nodes[0].fragments_scanned == 0
+
+
 def test_what_reads_a_deferred_result_is_deferred() -> None:
     slow = replace(JOIN, figures=JoinFigures(estimated_seconds=90))
     after = replace(JOIN, node="after", dependencies=("near",))

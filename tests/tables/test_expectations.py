@@ -50,6 +50,7 @@ class Rows:
     common: int = 0
     is_key: bool = False
     shows_values: bool = True
+    shows_common: bool = True
     proven_keys: Collection[frozenset[str]] = ()
     references: Mapping[str, Containment] = field(default_factory=dict)
 
@@ -269,6 +270,14 @@ def test_values_of_texts_are_shown_to_whom_may_see_them() -> None:
     hidden = Rows([["secret"]], pa.string(), shows_values=False)
     assert detail(check, hidden) == "one that is not shown is a value"
     assert "secret" not in detail(Between(column="v", min="a"), hidden)
+
+
+def test_common_values_that_are_not_to_be_shown_are_named_nowhere() -> None:
+    for type, values in ((pa.string(), ["a", "m", "z"]), (pa.int64(), [1, 5, 9])):
+        check = AcceptedValues(column="v", values=(values[0], values[2]))
+        assert str(values[1]) in detail(check, Rows([values * 3], type, common=10))
+        hidden = Rows([values * 3], type, common=10, shows_common=False)
+        assert detail(check, hidden) == "one that is not shown is a value"
 
 
 def test_declared_keys_and_references_decide() -> None:
