@@ -164,6 +164,8 @@ def _words(event: Event) -> str | None:
             return f"{event['node']}: {event['stage']}"
         case "node_finished":
             return _result_words(event["result"])
+        case "finding":
+            return f"{event['node']}: check {event['check']}: {event['detail']}"
         case None | "warning" | "cancelling":
             return str(event.get("message", "cancelling"))
         case _:

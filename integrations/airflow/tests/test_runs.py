@@ -151,6 +151,7 @@ def test_stale_statistics_and_refuted_expectations_fail_a_check(
     assert first == "1 of 6 checks failed"
     assert line.startswith(refuted)
     logged = capsys.readouterr().out
+    assert "orders: check unique(product_id): " in logged
     assert f"failed  {refuted}" in logged
     assert "warn    orders: row_count: refuted, there are 100 rows" in logged
     assert "warn    orders: freshness: the newest rows are " in logged

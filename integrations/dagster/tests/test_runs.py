@@ -204,6 +204,8 @@ def test_expectations_and_monitors_are_checks(shop: Path, instance: dg.DagsterIn
         "row_count": (False, warn, "refuted"),
         "volume_anomalies": (True, warn, "unknown"),
     }
+    logged = messages(instance, result)
+    assert any(line.startswith("orders: check unique(product_id): ") for line in logged)
     shutil.rmtree(shop / "warehouse" / "orders.lance")
     orders = dg.AssetKey(["shop", "orders"])
     gone = Shop(shop, instance).run(selection=dg.AssetSelection.checks_for_assets(orders))
