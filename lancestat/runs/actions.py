@@ -186,10 +186,6 @@ class Action(Protocol):
     def shows_choice(self) -> bool:
         """Whether the choice is worth a line of a plan."""
 
-    @property
-    def is_part(self) -> bool:
-        """Whether it goes on with a node that later runs bring to an end."""
-
     def part(self, size_bytes: int) -> Action | None:
         """Return what can be done of it by reading so many bytes, None where nothing can."""
 
@@ -214,10 +210,6 @@ class NodeAction:
     @property
     def shows_choice(self) -> bool:
         return True
-
-    @property
-    def is_part(self) -> bool:
-        return False
 
     def part(self, size_bytes: int) -> Action | None:
         return None

@@ -189,6 +189,7 @@ class TableAction(NodeAction):
 
     @property
     def is_part(self) -> bool:
+        """Whether it reads what a budget has room for, and publishes nothing."""
         return isinstance(self.stages[-1], ReadFragments)
 
     def part(self, size_bytes: int) -> TableAction | None:
