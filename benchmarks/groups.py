@@ -212,8 +212,9 @@ def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
 
 def turned(sketch: Sketch, by: int) -> Sketch:
     """Another sketch of the same kind: Lance stores equal bytes once."""
-    place = by % len(sketch.registers)
-    return replace(sketch, registers=sketch.registers[place:] + sketch.registers[:place])
+    registers = sketch.registers
+    place = by % len(registers)
+    return Sketch.of(registers[place:] + registers[:place])
 
 
 def full_partials(number: int) -> list[ColumnPartial]:
@@ -226,7 +227,7 @@ def full_partials(number: int) -> list[ColumnPartial]:
     random = np.random.default_rng(7)
     ranks = np.minimum(random.geometric(0.5, (number, REGISTERS)) + 7, 50).astype(np.uint8)
     return [
-        ColumnPartial(ROWS, 0, 0, 0, 9, 0, 0, Sketch(registers.tobytes())) for registers in ranks
+        ColumnPartial(ROWS, 0, 0, 0, 9, 0, 0, Sketch.of(registers.tobytes())) for registers in ranks
     ]
 
 

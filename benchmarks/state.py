@@ -187,7 +187,7 @@ def full_partials(fragments: int, columns: int) -> Iterator[StoredPartials]:
             (fingerprint(number),),
             {
                 f"{column}:bigint": ColumnPartial(
-                    1_000_000, 0, 0, 0, 9, 0, 0, Sketch(ranks[column].astype(np.uint8).tobytes())
+                    1_000_000, 0, 0, 0, 9, 0, 0, Sketch.of(ranks[column].astype(np.uint8).tobytes())
                 )
                 for column in range(columns)
             },

@@ -33,7 +33,7 @@ def fingerprint(name: object) -> bytes:
 def partial(number: int) -> ColumnPartial:
     registers = bytearray(REGISTERS)
     registers[number % REGISTERS] = 1 + number % 52
-    return ColumnPartial(number + 1, 0, 0, -number, number, 0, 0, Sketch(bytes(registers)))
+    return ColumnPartial(number + 1, 0, 0, -number, number, 0, 0, Sketch.of(bytes(registers)))
 
 
 def stored(names: object, **numbers: int) -> StoredPartials[ColumnPartial]:

@@ -102,7 +102,7 @@ class SketchBuilder:
 
     def finish(self) -> Sketch:
         """Return the sketch of all hashes so far."""
-        return Sketch(self._registers.tobytes())
+        return Sketch.of(self._registers.tobytes())
 
     def _raise_registers(self, hashes: npt.NDArray[np.uint64]) -> None:
         if self._ceiling != _HIGHEST_RAISING[0]:

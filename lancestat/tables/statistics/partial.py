@@ -164,9 +164,10 @@ class ColumnPartial:
 
 EMPTY_PARTIAL = ColumnPartial(0, 0, 0, None, None, 0, 0, EMPTY_SKETCH)
 _PARTS: dict[str, Part] = {part.name: part.metadata["part"] for part in fields(ColumnPartial)}
-_NAMES = {part.tag: name for name, part in _PARTS.items()}
+# By tag, a part's place among the fields and its decoder.
+_DECODERS = {part.tag: (place, part.decode) for place, part in enumerate(_PARTS.values())}
 _ALL = attrgetter(*_PARTS)
-_EMPTY: dict[str, Any] = dict(zip(_PARTS, _ALL(EMPTY_PARTIAL), strict=True))
+_EMPTY: tuple[Any, ...] = _ALL(EMPTY_PARTIAL)
 
 
 def merge(partials: Iterable[ColumnPartial]) -> ColumnPartial:
@@ -200,7 +201,7 @@ _CHECKSUM = struct.Struct("<I")
 def encode(partial: ColumnPartial) -> bytes:
     """Return the stored form of a partial."""
     pieces: list[bytes] = []
-    for part, value, empty in zip(_PARTS.values(), _ALL(partial), _EMPTY.values(), strict=True):
+    for part, value, empty in zip(_PARTS.values(), _ALL(partial), _EMPTY, strict=True):
         if value != empty:
             payload = part.encode(value)
             pieces += (_HEAD.pack(part.tag, len(payload)), payload)
@@ -215,7 +216,7 @@ def decode(stored: bytes) -> ColumnPartial:
         raise ValueError("a stored partial is cut or altered: its checksum does not match")
     if body[0] != _FORM:
         raise ValueError(f"a stored partial has form {body[0]}; this version reads form {_FORM}")
-    partial = ColumnPartial(*_decode_parts(body).values())
+    partial = ColumnPartial(*_decode_parts(body))
     if partial.nulls + partial.nans > partial.rows:
         counts = f"{partial.nulls} nulls and {partial.nans} NaN in {partial.rows} rows"
         raise ValueError(f"a stored partial has {counts}")
@@ -223,22 +224,23 @@ def decode(stored: bytes) -> ColumnPartial:
     return partial
 
 
-def _decode_parts(body: bytes) -> dict[str, Any]:
-    """Return the values of all parts by name, in the order of the fields."""
-    values = dict(_EMPTY)
+def _decode_parts(body: bytes) -> list[Any]:
+    """Return the values of all parts, in the order of the fields."""
+    values = list(_EMPTY)
     before, start = 0, _START.size
     for _ in range(body[1]):
         if start + _HEAD.size > len(body):
             raise ValueError("a stored partial ends inside its parts")
         tag, length = _HEAD.unpack_from(body, start)
-        name = _NAMES.get(tag)
-        if name is None or tag <= before:
+        decoder = _DECODERS.get(tag)
+        if decoder is None or tag <= before:
             raise ValueError(f"a stored partial has a part of tag {tag} after tag {before}")
         start += _HEAD.size
         payload = body[start : start + length]
         if len(payload) != length:
             raise ValueError("a stored partial ends inside its parts")
-        values[name] = _PARTS[name].decode(payload)
+        place, decode_part = decoder
+        values[place] = decode_part(payload)
         before, start = tag, start + length
     if start != len(body):
         raise ValueError(f"a stored partial has {len(body) - start} bytes after its parts")

@@ -27,9 +27,27 @@ _ALL_HASHES = 2.0**64
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Immutable registers, one byte each, 4,096 of them; all zero is the empty sketch."""
+    """4,096 immutable registers, one byte each; all zero is the empty sketch.
 
-    registers: bytes
+    `content` has the registers in use where they are few, as `PAIR`s in the order of their indexes,
+    and else all of them: equal sketches have equal content.
+    """
+
+    content: bytes
+
+    @classmethod
+    def of(cls, registers: bytes) -> Sketch:
+        """Return the sketch of all registers."""
+        return cls(_listed(registers) if _used(registers) <= MOST_LISTED else registers)
+
+    @property
+    def registers(self) -> bytes:
+        """All registers."""
+        return _united([self]).tobytes() if self._is_sparse else self.content
+
+    @property
+    def _is_sparse(self) -> bool:
+        return len(self.content) < REGISTERS
 
     def estimate(self) -> float:
         """Estimate the number of distinct hashes seen.
@@ -38,7 +56,8 @@ class Sketch:
             HyperLogLog sketches", 2017, https://arxiv.org/abs/1702.01284, algorithm 6. It needs no
             correction at either end of the range.
         """
-        counts = [self.registers.count(rank) for rank in range(LARGEST_RANK + 1)]
+        registers = self.registers
+        counts = [registers.count(rank) for rank in range(LARGEST_RANK + 1)]
         total = REGISTERS * _tau(1 - counts[LARGEST_RANK] / REGISTERS)
         for count in reversed(counts[1:LARGEST_RANK]):
             total = 0.5 * (total + count)
@@ -48,41 +67,55 @@ class Sketch:
         return min(REGISTERS * REGISTERS / (2 * math.log(2) * total), _ALL_HASHES)
 
     def encode(self) -> bytes:
-        """Return a compact form: the registers in use when few, else all of them, compressed."""
-        if REGISTERS - self.registers.count(0) <= _MOST_LISTED:
-            return _LISTED + _listed(self.registers)
+        """Return the stored form: the content, compressed where it has all registers."""
+        if self._is_sparse:
+            return _LISTED + self.content
         # Ranks are near independent: entropy coding finds all there is to find, and string matching
         # only costs time.
         deflate = zlib.compressobj(strategy=zlib.Z_HUFFMAN_ONLY)
-        return _COMPRESSED + deflate.compress(self.registers) + deflate.flush()
+        return _COMPRESSED + deflate.compress(self.content) + deflate.flush()
 
     @classmethod
     def decode(cls, stored: bytes) -> Sketch:
         """Invert `encode`; raises ValueError on anything else."""
         form, payload = stored[:1], stored[1:]
         if form == _LISTED:
-            return cls(_listed_registers(payload))
+            _check_listed(payload)
+            return cls(payload)
         if form == _COMPRESSED:
-            return cls(_inflated_registers(payload))
+            return cls.of(_inflated_registers(payload))
         raise ValueError(f"a sketch of an unknown form {form!r}")
 
 
-EMPTY_SKETCH = Sketch(bytes(REGISTERS))
+EMPTY_SKETCH = Sketch(b"")
+
+# A register's index and its rank.
+PAIR: npt.DTypeLike = [("index", "<u2"), ("rank", "u1")]
+PAIR_BYTES = 3
+MOST_LISTED = 400
 
 _LISTED, _COMPRESSED = b"\0", b"\1"
-_PAIR = struct.Struct("<HB")
-_MOST_LISTED = 400
 _RANKS = bytes(range(LARGEST_RANK + 1))
 
 
 def union(sketches: Iterable[Sketch]) -> Sketch:
     """Return the sketch of all their hashes together; that of no sketches is empty."""
+    return Sketch.of(_united(sketches).tobytes())
+
+
+def _united(sketches: Iterable[Sketch]) -> npt.NDArray[np.uint8]:
     import numpy as np
 
     registers = np.zeros(REGISTERS, np.uint8)
+    listed = []
     for sketch in sketches:
-        np.maximum(registers, np.frombuffer(sketch.registers, np.uint8), out=registers)
-    return Sketch(registers.tobytes())
+        if len(sketch.content) < REGISTERS:
+            listed.append(sketch.content)
+        else:
+            np.maximum(registers, np.frombuffer(sketch.content, np.uint8), out=registers)
+    pairs = np.frombuffer(b"".join(listed), PAIR)
+    np.maximum.at(registers, pairs["index"], pairs["rank"])
+    return registers
 
 
 def _sigma(x: float) -> float:
@@ -113,27 +146,31 @@ def _tau(x: float) -> float:
             return total / 3
 
 
+def _used(registers: bytes) -> int:
+    return REGISTERS - registers.count(0)
+
+
 def _listed(registers: bytes) -> bytes:
     import numpy as np
 
     ranks = np.frombuffer(registers, np.uint8)
     used = np.flatnonzero(ranks)
-    pairs = np.empty(len(used), [("index", "<u2"), ("rank", "u1")])
+    pairs = np.empty(len(used), PAIR)
     pairs["index"], pairs["rank"] = used, ranks[used]
     return pairs.tobytes()
 
 
-def _listed_registers(payload: bytes) -> bytes:
-    if len(payload) % _PAIR.size or len(payload) > _MOST_LISTED * _PAIR.size:
+def _check_listed(payload: bytes) -> None:
+    import numpy as np
+
+    if len(payload) % PAIR_BYTES or len(payload) > MOST_LISTED * PAIR_BYTES:
         raise ValueError("a sketch's list of registers is cut or too long")
-    registers = bytearray(REGISTERS)
-    last = -1
-    for index, rank in _PAIR.iter_unpack(payload):
-        if not last < index < REGISTERS or not 0 < rank <= LARGEST_RANK:
-            raise ValueError(f"a sketch's list of registers holds ({index}, {rank}) after {last}")
-        registers[index] = rank
-        last = index
-    return bytes(registers)
+    if not payload:
+        return
+    index = np.ndarray(len(payload) // PAIR_BYTES, "<u2", payload, strides=(PAIR_BYTES,))
+    is_ascending = index[-1] < REGISTERS and np.count_nonzero(index[1:] <= index[:-1]) == 0
+    if not is_ascending or payload[2::PAIR_BYTES].translate(None, _RANKS[1:]):
+        raise ValueError("a sketch's list of registers has one out of order, or an unsound rank")
 
 
 def inflated(stored: bytes, most: int, what: str) -> bytes:

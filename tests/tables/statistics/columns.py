@@ -184,7 +184,7 @@ def sketch_of(hashes: set[int]) -> Sketch:
     for hash in hashes:
         index, rest = hash % 4096, hash >> 12
         registers[index] = max(registers[index], 53 - rest.bit_length())
-    return Sketch(bytes(registers))
+    return Sketch.of(bytes(registers))
 
 
 def true_partial(column: Column, stored: Sequence[Any]) -> ColumnPartial:

@@ -133,8 +133,8 @@ def test_a_union_is_the_sketch_of_all_values(x: set[int], y: set[int], z: set[in
 def test_estimates_of_zero_and_one_value_are_correct() -> None:
     assert EMPTY_SKETCH.estimate() == 0
     assert build(np.array([77], np.uint64)).estimate() == pytest.approx(1, abs=1e-3)
-    assert Sketch(bytes([53]) * REGISTERS).estimate() == 2**64
-    assert Sketch(bytes([52]) * REGISTERS).estimate() > 2**60
+    assert Sketch.of(bytes([53]) * REGISTERS).estimate() == 2**64
+    assert Sketch.of(bytes([52]) * REGISTERS).estimate() > 2**60
 
 
 @pytest.mark.parametrize("count", [2, 10, 100, 1_000, 4_096, 10_000, 20_000, 100_000, 1_000_000])
