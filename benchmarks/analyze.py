@@ -36,7 +36,7 @@ from lancestat.tables.action import TableAction
 from lancestat.tables.analyze import SparkScanner
 from lancestat.tables.statistics.column_statistics import column_statistics_of
 from lancestat.tables.statistics.column_type import column_type
-from lancestat.tables.statistics.partial import merge
+from lancestat.tables.statistics.partial import decode, merge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +128,7 @@ def analyze(work: TableAction) -> int:
     made = 0
     fields = {field.name: field for field in work.table.fields}
     for key, names in work.table.needs.items():
-        merged = merge(partials[key] for partials in results)
+        merged = merge(decode(partials[key]) for partials in results)
         if len(names) > 1:
             assert merged.distinct <= merged.values
             continue

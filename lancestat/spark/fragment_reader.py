@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,6 +36,9 @@ BATCH_BYTES = 16 << 20
 # Of the first batch, which tells how wide rows are.
 PROBE_ROWS = 256
 
+
+# Of small fragments that are read at once.
+_ROWS_OF_SMALL_FRAGMENTS = 1_024
 
 # Of every scanner: little ahead of the reader, and blobs as their bytes.
 SCAN_OPTIONS = {
@@ -78,15 +82,8 @@ def read_range(
     an estimate of the bytes of a row, which bounds the first batch. LakeError if the name of a
     column, the fragment or its files cannot be read.
     """
-    unreadable = [name for name in columns if not is_readable_name(name)]
-    if unreadable:
-        what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
-        hint = "exclude it under columns, or rename it"
-        raise UnsupportedDataset(what, hint=hint)
-    fragment = dataset.get_fragment(rows.fragment_id)
-    if fragment is None:
-        missing = f"{dataset.uri} has no fragment {rows.fragment_id} at version {dataset.version}"
-        raise DatasetDamaged(missing)
+    _check_names(dataset, columns)
+    fragment = _fragment(dataset, rows.fragment_id)
     if filter is not None:
         stop = fragment.physical_rows
         stop = stop if rows.count is None else min(stop, rows.offset + rows.count)
@@ -100,7 +97,55 @@ def read_range(
             if columns
             else _counted(lambda: _live(fragment, rows.offset, most))
         )
-    return _named(batches, dataset, rows.fragment_id, storage_options)
+    return _named(batches, dataset, f"fragment {rows.fragment_id}", storage_options)
+
+
+def read_fragments(
+    dataset: lance.LanceDataset,
+    ids: Sequence[int],
+    columns: Sequence[str],
+    storage_options: Mapping[str, str],
+) -> tuple[pa.RecordBatch, list[int]]:
+    """Read the live rows of some small fragments at once, which fit memory.
+
+    Returns:
+        The rows in the order of `ids`, and how many each fragment has.
+
+    Raises:
+        LakeError: the name of a column, or a fragment cannot be read.
+    """
+    _check_names(dataset, columns)
+    scanner = dataset.scanner(
+        fragments=[_fragment(dataset, id) for id in ids],
+        columns=list(columns),
+        batch_size=_ROWS_OF_SMALL_FRAGMENTS,
+        with_row_address=True,
+        **SCAN_OPTIONS,
+    )
+    what = f"fragments {ids[0]} to {ids[-1]}"
+    batches = list(_named(scanner.to_batches(), dataset, what, storage_options))
+    rows = pa.Table.from_batches(batches, scanner.projected_schema).combine_chunks()
+    owners = rows.column(_ADDRESS).to_numpy() >> np.uint64(_ROW_BITS)
+    places = np.searchsorted(np.asarray(ids, np.uint64), owners)
+    assert np.all(places[1:] >= places[:-1]), "fragments are read in order"
+    lengths = np.bincount(places, minlength=len(ids)).tolist()
+    whole = rows.select(list(columns)).to_batches()
+    return whole[0] if whole else pa.RecordBatch.from_pylist([], rows.schema), lengths
+
+
+def _check_names(dataset: lance.LanceDataset, columns: Sequence[str]) -> None:
+    unreadable = [name for name in columns if not is_readable_name(name)]
+    if unreadable:
+        what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
+        hint = "exclude it under columns, or rename it"
+        raise UnsupportedDataset(what, hint=hint)
+
+
+def _fragment(dataset: lance.LanceDataset, id: int) -> lance.LanceFragment:
+    fragment = dataset.get_fragment(id)
+    if fragment is None:
+        raise DatasetDamaged(f"{dataset.uri} has no fragment {id} at version {dataset.version}")
+    return fragment
 
 
 def _live(fragment: lance.LanceFragment, offset: int, most: int | None) -> int:
@@ -164,7 +209,7 @@ def _scanner(
 def _named(
     batches: Iterator[pa.RecordBatch],
     dataset: lance.LanceDataset,
-    fragment_id: int,
+    what: str,
     storage_options: Mapping[str, str],
 ) -> Iterator[pa.RecordBatch]:
     try:
@@ -175,7 +220,7 @@ def _named(
         failure = read_failure(error, pin_of(dataset), storage_options)
         if isinstance(failure, REPLACED):
             raise failure from None
-        subject = f"fragment {fragment_id} at version {dataset.version}"
+        subject = f"{what} at version {dataset.version}"
         raise type(failure)(f"{subject}: {failure.message}", hint=failure.hint) from None
 
 
@@ -191,7 +236,8 @@ WIDE_ROW_BYTES = 2_048
 LOOKED_UP_ROWS = 4_096
 
 _ADDRESS = "_rowaddr"
-_ROW_OF_ADDRESS = (1 << 32) - 1
+_ROW_BITS = 32
+_ROW_OF_ADDRESS = (1 << _ROW_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)

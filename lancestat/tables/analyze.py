@@ -7,6 +7,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
@@ -26,9 +27,12 @@ from lancestat.spec.model import LOCAL_ATTEMPTS, Target, local_cores
 from lancestat.state.values import partial_key, weight
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.statistics.key_proof import MOST_HASHES
-from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
+from lancestat.tables.statistics.partial import decode, encode, merge
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
     from lancestat.tables.statistics.kernel import Request
 
 PARTIALS_PER_JOB = 32_768
@@ -41,8 +45,8 @@ class ScanRange:
     """Live rows of one scan.
 
     `scan` is an index into the scans that were split, `row_bytes` estimates the bytes on disk of a
-    row, `weight` is the range's part of the cost of the scan, and `fields` are those of its keys
-    that are read.
+    row, `weight` is the range's part of the cost of the scan, `fields` are those of its keys that
+    are read, and `count` is the number of its rows.
     """
 
     scan: int
@@ -50,6 +54,12 @@ class ScanRange:
     row_bytes: int
     weight: float
     fields: frozenset[str]
+    count: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is a fragment that takes more time for calls than for its rows."""
+        return self.rows == RowRange(self.rows.fragment_id) and self.count <= _SMALL_ROWS
 
 
 # What one task reads.
@@ -84,24 +94,70 @@ def split(scans: Sequence[Scan], cores: int, sizes: TaskSizes = ANALYSIS) -> tup
         count = span.rows - rows.offset if rows.count is None else rows.count
         weight = span.weight * (count / span.rows if span.rows else 1)
         row_bytes = scan.size_bytes // (scan.rows or 1)
-        return ScanRange(index, rows, row_bytes, weight, scan.fields - alone)
+        return ScanRange(index, rows, row_bytes, weight, scan.fields - alone, count)
 
     ranges = ([scan_range(index, rows) for index, rows in task] for task in tasks)
-    items = [kept for task in ranges if (kept := tuple(part for part in task if part.fields))]
+    items = [kept for task in ranges if (kept := _by_columns(task))]
     for index, fields in enumerate(whole):
         if fields:
             scan, rows = scans[index], RowRange(scans[index].fragment_id)
             cells = _CELL_WEIGHT * scan.rows * len(fields)
-            items.append((ScanRange(index, rows, scan.size_bytes // scan.rows, cells, fields),))
+            row_bytes = scan.size_bytes // scan.rows
+            items.append((ScanRange(index, rows, row_bytes, cells, fields, scan.rows),))
     return tuple(sorted(items, key=lambda item: -sum(part.weight for part in item)))
 
 
 NO_KEYS: frozenset[str] = frozenset()
 
 
+def _by_columns(parts: Iterable[ScanRange]) -> WorkItem:
+    """Return an item's ranges, those of the same columns one after the other."""
+    by_columns: dict[frozenset[str], list[ScanRange]] = defaultdict(list)
+    for part in parts:
+        by_columns[part.fields].append(part)
+    by_columns.pop(NO_KEYS, None)
+    return tuple(chain.from_iterable(by_columns.values()))
+
+
 @lru_cache(maxsize=1024)
 def _whole_fields(fields: frozenset[str]) -> frozenset[str]:
     return frozenset(key for key in fields if partial_key(key).is_unique)
+
+
+_SMALL_ROWS = 8_192
+# Fewer ranges than that are read one by one: there is little to gain.
+_FEW = 8
+_ROWS_AT_ONCE = 65_536
+_BYTES_AT_ONCE = 16 << 20
+
+
+def together(item: WorkItem) -> Iterator[WorkItem]:
+    """Cut an item into ranges that are read by themselves, and runs of small fragments."""
+    run: list[ScanRange] = []
+    rows = size_bytes = 0
+    for part in item:
+        part_bytes = part.count * part.row_bytes
+        fits = (
+            bool(run)
+            and run[-1].is_small
+            and part.is_small
+            and part.fields == run[0].fields
+            and rows + part.count <= _ROWS_AT_ONCE
+            and size_bytes + part_bytes <= _BYTES_AT_ONCE
+        )
+        if not fits:
+            yield from _pieces(run)
+            run, rows, size_bytes = [], 0, 0
+        run.append(part)
+        rows, size_bytes = rows + part.count, size_bytes + part_bytes
+    yield from _pieces(run)
+
+
+def _pieces(run: Sequence[ScanRange]) -> Iterator[WorkItem]:
+    if len(run) >= _FEW:
+        yield tuple(run)
+    else:
+        yield from ((part,) for part in run)
 
 
 def jobs(
@@ -189,10 +245,25 @@ class ScanTask:
         """
         prepare_worker(self.threads, "lancestat.tables.statistics.kernel")
         try:
-            for item in items:
-                yield from map(self.read, item)
+            for parts in chain.from_iterable(map(together, items)):
+                yield from self.read_all(parts)
         except LancestatError as error:
             raise WorkerError.carrying(error) from None
+
+    def read_all(self, parts: WorkItem) -> list[RangePartials]:
+        """Return the partials of ranges that `together` put together; raises as `read` does."""
+        if len(parts) == 1:
+            return [self.read(parts[0])]
+        from lancestat.spark.fragment_reader import read_fragments
+        from lancestat.tables.statistics.segments import reduce_segments
+
+        ids = [part.rows.fragment_id for part in parts]
+        with self._reading(f"fragments {ids[0]} to {ids[-1]}"):
+            dataset, requests, schema = self._asked(parts[0])
+            rows, lengths = read_fragments(dataset, ids, schema.names, self.storage_options)
+            partials = reduce_segments(rows, lengths, schema, requests)
+            encoded = [{key: encode(one) for key, one in some.items()} for some in partials]
+        return list(zip(parts, encoded, strict=True))
 
     def read(self, part: ScanRange) -> RangePartials:
         """Return the partials of one range.
@@ -201,33 +272,42 @@ class ScanTask:
             LakeError: its dataset was replaced, or cannot be opened.
             FragmentNotAnalyzed: its rows cannot be read or analyzed.
         """
-        import pyarrow as pa
-
-        from lancestat.spark.fragment_reader import pinned_dataset, read_range
+        from lancestat.spark.fragment_reader import read_range
         from lancestat.tables.statistics.kernel import reduce_batches
 
-        requests = {key: self._request(key) for key in sorted(part.fields)}
-        names = tuple(dict.fromkeys(chain.from_iterable(r.columns for r in requests.values())))
-        dataset = pinned_dataset(self.pin, self.storage_options)
-        try:
-            batches = read_range(
-                dataset, part.rows, names, self.storage_options, row_bytes=part.row_bytes
-            )
-            schema = pa.schema([dataset.schema.field(name) for name in names])
+        with self._reading(f"fragment {part.rows.fragment_id}"):
+            dataset, requests, schema = self._asked(part)
+            names, options = tuple(schema.names), self.storage_options
+            batches = read_range(dataset, part.rows, names, options, row_bytes=part.row_bytes)
             partials = reduce_batches(batches, schema, requests)
             return part, {key: encode(partial) for key, partial in partials.items()}
+
+    def _asked(self, part: ScanRange) -> tuple[LanceDataset, dict[str, Request], pa.Schema]:
+        """Return the dataset, what the kernel is asked of a range by key, and the columns."""
+        import pyarrow as pa
+
+        from lancestat.spark.fragment_reader import pinned_dataset
+
+        requests = {
+            key: request_of(key, self.columns[key], keeps_hashes=self.keeps_hashes)
+            for key in sorted(part.fields)
+        }
+        names = dict.fromkeys(chain.from_iterable(r.columns for r in requests.values()))
+        dataset = pinned_dataset(self.pin, self.storage_options)
+        whole = dataset.schema
+        return dataset, requests, pa.schema([whole.field(name) for name in names])
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except LancestatError:
             raise
         except Exception as error:
             secrets = secret_values(self.storage_options)
             cause = redact_line(f"{type(error).__name__}: {error}", secrets)
-            subject = (
-                f"fragment {part.rows.fragment_id} of {self.pin.uri} at version {self.pin.version}"
-            )
+            subject = f"{what} of {self.pin.uri} at version {self.pin.version}"
             raise FragmentNotAnalyzed(f"{subject} cannot be analyzed: {cause}") from error
-
-    def _request(self, key: str) -> Request:
-        return request_of(key, self.columns[key], keeps_hashes=self.keeps_hashes)
 
 
 def request_of(key: str, columns: tuple[str, ...], *, keeps_hashes: bool) -> Request:
@@ -238,8 +318,8 @@ def request_of(key: str, columns: tuple[str, ...], *, keeps_hashes: bool) -> Req
     return Request(columns, parts.quantiles, parts.common_values, parts.is_unique, keeps_hashes)
 
 
-# A scan, with all of its partials by field key.
-ScanPartials = tuple[Scan, Mapping[str, ColumnPartial]]
+# A scan, with all of its partials, encoded, by field key.
+ScanPartials = tuple[Scan, Mapping[str, bytes]]
 # Reads all items of a job, and tells the listener the scan of each range that has been read. What
 # it yields before it fails has been read all the same.
 RunItems = Callable[[ScanTask, Sequence[WorkItem], Listener, str], Iterable[RangePartials]]
@@ -298,13 +378,13 @@ def _assemble(
     for index, scan in enumerate(scans):
         encoded_parts = by_scan.pop(index, [])
         if encoded_parts and len(encoded_parts) == parts[index]:
-            yield (
-                scan,
-                {
-                    key: merge(decode(one[key]) for one in encoded_parts if key in one)
-                    for key in scan.fields
-                },
-            )
+            yield scan, {key: _whole(key, encoded_parts) for key in scan.fields}
+
+
+def _whole(key: str, parts: Sequence[Mapping[str, bytes]]) -> bytes:
+    """Return a partial of a scan, given those of its ranges."""
+    encoded = [one[key] for one in parts if key in one]
+    return encoded[0] if len(encoded) == 1 else encode(merge(map(decode, encoded)))
 
 
 # Receives a node's name with its fragments and bytes read so far.
@@ -390,9 +470,9 @@ class ProcessScanner:
         """Add the partials of an item's ranges to those that are done."""
         for more_attempts in reversed(range(LOCAL_ATTEMPTS)):
             try:
-                for part in item[len(done) :]:
+                for parts in together(item[len(done) :]):
                     self._refuse_when_cancelled(task.pin.uri)
-                    done.append(task.read(part))
+                    done += task.read_all(parts)
                 return
             except Cancelled:
                 raise

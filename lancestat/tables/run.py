@@ -54,7 +54,7 @@ from lancestat.tables.relations import KeyResult, key_result
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode
 from lancestat.tables.stored import (
     TableRecord,
     add_partials,
@@ -81,8 +81,8 @@ _Merges = dict[str, RunningMerge]
 _log = logging.getLogger("lancestat.run")
 
 PARTIALS_PER_COMMIT = 8_192
-# Up to so many partials of a table, 2 MB, are kept for its summary rather than read again.
-_PARTIALS_KEPT = 512
+# Partials of up to so many stored bytes are kept for a table's summary rather than read again.
+_BYTES_KEPT = 100_000_000
 
 # What a job on Spark reads where the run has to end in time: it is carried through.
 _BYTES_PER_TIMED_JOB = 4_000_000_000
@@ -140,22 +140,21 @@ class TableWorkspace:
                 takers[source].append((carry.fields, 1, merges))
         return takers
 
-    def _add(self, partials: Mapping[str, ColumnPartial]) -> None:
-        for key, partial in partials.items():
-            self._total[key].add(partial, 1)
-
     def read(self, stage: ReadFragments) -> None:
         """Read fragments, storing their partials on the way, so that a killed run keeps most."""
         for scan in stage.scans:
             _expect(self._total, scan.fields)
-        are_few = sum(weight(scan.fields) for scan in stage.scans) <= _PARTIALS_KEPT
+        left = _BYTES_KEPT
         for batch in _batches(self._scan(self.node, self.table, stage)):
-            for scanned in batch:
-                self._add(scanned.partials)
-            add_partials(self._state, self.table.identity, batch)
+            self._state.add_partials(self.table.identity, batch)
             self._context.stored.update({self.node: len(batch)})
-            if are_few:
-                self._scanned.update({one.fingerprints[0]: one.partials for one in batch})
+            for one in batch:
+                partials = {key: decode(encoded) for key, encoded in one.partials.items()}
+                for key, partial in partials.items():
+                    self._total[key].add(partial, 1)
+                left -= sum(map(len, one.partials.values()))
+                if left >= 0:
+                    self._scanned[one.fingerprints[0]] = partials
 
     def merge(self, version: int) -> None:
         """Make statistics of all partials, for the version that is to hold them.
@@ -255,7 +254,8 @@ class TableWorkspace:
         carried = []
         for carry, merges in self._carried:
             partials = _merged(merges)
-            self._add(partials)
+            for key, partial in partials.items():
+                self._total[key].add(partial, 1)
             carried.append(StoredPartials(tuple(sorted(carry.new)), partials))
         merged = _merged(self._total)
         if carried:
@@ -313,9 +313,9 @@ def _merged(merges: _Merges) -> dict[str, ColumnPartial]:
     return {key: merge.partial for key, merge in merges.items() if merge.partial is not None}
 
 
-def _batches(results: Iterable[ScanPartials]) -> Iterator[list[StoredPartials[ColumnPartial]]]:
+def _batches(results: Iterable[ScanPartials]) -> Iterator[list[StoredPartials[bytes]]]:
     """Group what was scanned, so that the state gets few commits and a killed run keeps most."""
-    batch: list[StoredPartials[ColumnPartial]] = []
+    batch: list[StoredPartials[bytes]] = []
     count = 0
     try:
         for scan, partials in results:

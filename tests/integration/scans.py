@@ -22,7 +22,7 @@ from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.analyze import SparkScanner
 from lancestat.tables.statistics.column_type import column_type
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, merge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,10 @@ def scanned(
     """Return the results of one scan of a table."""
     scanner = scanner or spark_scanner(TARGET)
     results = scanner.scan("orders", work.table, work.scans)
-    return [(scan, dict(partials)) for scan, partials in results]
+    return [
+        (scan, {key: decode(partial) for key, partial in partials.items()})
+        for scan, partials in results
+    ]
 
 
 def merged(

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import lancestat.tables.analyze
 from lancestat import Project
 from lancestat.cli.main import cli
 from lancestat.errors import InvalidArgument, InvalidProject
@@ -30,6 +31,12 @@ from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanRange, S
 from lancestat.tables.wire import unstamped
 from lancestat.workload.query_log import QueryEvent
 from tests.runs.world import orders, write_project
+
+
+@pytest.fixture(autouse=True)
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small fragments are read by themselves, so that runs can be stopped between any two."""
+    monkeypatch.setattr(lancestat.tables.analyze, "_FEW", 1_000_000)
 
 
 def table(folder: Path, name: str, *fragments: int) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import lance
 import pytest
 
+import lancestat.tables.analyze
 from lancestat import Project
 from lancestat.lake.commit import CommitOutcome
 from lancestat.report.values import Health
@@ -26,6 +27,13 @@ from lancestat.tables.carriers import EntriesChange, commit
 from lancestat.tables.run import TableWorkspace
 from tests.runs.test_scheduler import statuses
 from tests.runs.world import orders, write_project
+
+
+@pytest.fixture(autouse=True)
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small fragments are read by themselves, so that runs can be stopped between any two."""
+    monkeypatch.setattr(lancestat.tables.analyze, "_FEW", 1_000_000)
+
 
 FRAGMENTS = 20
 

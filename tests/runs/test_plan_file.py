@@ -23,7 +23,6 @@ from lancestat.runs.result import Status
 from lancestat.spec.model import KnnSide
 from lancestat.state.values import StoredPartials
 from lancestat.tables.action import TableAction
-from lancestat.tables.stored import add_partials
 from tests.joins.joined import JoinWorld, vectors
 from tests.kept import KeptFolder
 from tests.runs.world import World, orders
@@ -274,9 +273,8 @@ def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
     assert isinstance(action, TableAction)
     assert action.reading is not None
     [(scan, partials)] = world.scan("orders", action.table, action.reading)
-    add_partials(
-        world.state, action.table.identity, [StoredPartials((scan.fingerprint,), partials)]
-    )
+    stored = StoredPartials((scan.fingerprint,), partials)
+    world.state.add_partials(action.table.identity, [stored])
     assert refusal(folder) == [OTHER_WORK]
 
 

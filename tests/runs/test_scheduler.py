@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from lancestat.nodes import NODE_TYPES
 from lancestat.runs.result import NodeResult, RunResult, Status
 from lancestat.spark.session import RunSession
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
-from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.analyze import ScanPartials
 from tests.runs.world import Before, World, orders, scan_locally, write_project
 
 
@@ -207,9 +207,7 @@ class Scanner:
     def cancel(self) -> None:
         self.log.append(f"{self.name} cancelled")
 
-    def scan(
-        self, node: str, table: TableVersion, scans: Sequence[Scan]
-    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[ScanPartials]:
         self.log.append(f"{self.name} reads {node}")
         if self.interrupts:
             raise KeyboardInterrupt

@@ -40,12 +40,12 @@ from lancestat.spec.model import (
 )
 from lancestat.state.store import LanceState
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
-from lancestat.tables.analyze import request_of
+from lancestat.tables.analyze import ScanPartials, request_of
 from lancestat.tables.judgement import TableAssessment, TableChanges
 from lancestat.tables.node import assess_table
 from lancestat.tables.run import TableRunner
 from lancestat.tables.statistics.kernel import reduce_batches
-from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.partial import encode
 from lancestat.tables.wire import unstamped
 from tests.state.fresh import FreshState
 
@@ -126,9 +126,7 @@ class World:
     def assess(self) -> tuple[TableAssessment, TableChanges]:
         return assess_table(self.observer, self.table)
 
-    def scan(
-        self, node: str, table: TableVersion, stage: ReadFragments
-    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+    def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[ScanPartials]:
         dataset = open_pinned(table.pin)
         for scan in stage.scans:
             requests = {
@@ -141,7 +139,7 @@ class World:
             with pinned_reads(table.pin):
                 batches = fragment.to_batches(columns=columns)
                 partials = reduce_batches(batches, schema, requests)
-            yield scan, partials
+            yield scan, {key: encode(partial) for key, partial in partials.items()}
 
     def published(self) -> dict[str, str]:
         """Return the published entries about the rows, without the stamps."""
@@ -199,7 +197,7 @@ def write_project(
     return Project.load(folder)
 
 
-ScanResults = Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]
+ScanResults = Iterator[ScanPartials]
 # Called with the node before each of its scans.
 Before = Callable[[str], None]
 

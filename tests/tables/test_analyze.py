@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
+import lancestat.tables.analyze
+from lancestat.errors import Cancelled, FragmentNotAnalyzed, LakeError, LancestatError
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.snapshot import ANALYSIS, RowRange
 from lancestat.spark.session import in_process_bytes, start_seconds
@@ -31,10 +32,11 @@ from lancestat.tables.analyze import (
     WorkItem,
     jobs,
     split,
+    together,
     weigh,
 )
 from lancestat.tables.statistics.kernel import analyze
-from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.partial import ColumnPartial, decode
 from tests.integration.scans import TableScan, whole_table
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
@@ -228,7 +230,10 @@ Results = list[tuple[Scan, Mapping[str, ColumnPartial]]]
 def scanned(scanner: ProcessScanner, work: TableScan, size_bytes: int = 0) -> Results:
     """Return the results of a scan, of ranges of their own where fragments are said to be large."""
     scans = [replace(scan, size_bytes=size_bytes or scan.size_bytes) for scan in work.scans]
-    return list(scanner.scan("orders", work.table, scans))
+    return [
+        (scan, {key: decode(partial) for key, partial in partials.items()})
+        for scan, partials in scanner.scan("orders", work.table, scans)
+    ]
 
 
 def before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[ScanRange], object]) -> None:
@@ -275,6 +280,52 @@ def test_each_fragment_is_read_once_as_the_kernel_sees_it(table: str, work: Tabl
         assert by_name == {name: expected[scan.fragment_id][name] for name in by_name}
     assert progress[-1][:2] == ("orders", 4)
     assert progress == sorted(progress)
+
+
+@given(scan_lists(), st.integers(1, 8))
+@settings(deadline=None)
+def test_runs_have_small_whole_fragments_with_the_same_columns(
+    scans: list[Scan], cores: int
+) -> None:
+    for item in split(scans, cores):
+        runs = list(together(item))
+        assert ranges(runs) == list(item)
+        for run in runs:
+            assert len(run) == 1 or len({part.fields for part in run}) == 1
+            assert len(run) == 1 or all(part.is_small for part in run)
+            assert len(run) == 1 or sum(part.count for part in run) <= 65_536
+
+
+def test_many_small_fragments_are_read_at_once(tmp_path: Path) -> None:
+    """With deletions, fragments that lost all rows, and a column that some lack."""
+    uri = str(tmp_path / "many.lance")
+    rows = pa.table({"id": range(300), "word": [f"w{id % 7}" for id in range(300)]})
+    dataset = lance.write_dataset(rows, uri, max_rows_per_file=10)
+    dataset.delete("id % 3 = 0 OR (id >= 50 AND id < 70)")
+    dataset.add_columns({"twice": "id * 2"})
+    lance.write_dataset(rows.append_column("twice", rows["id"]), uri, mode="append")
+    many = whole_table(uri)
+    read: list[int] = []
+    with pytest.MonkeyPatch.context() as patch, ProcessScanner(ONE_CORE) as scanner:
+        before_reading(patch, lambda part: read.append(part.rows.fragment_id))
+        at_once = scanned(scanner, many)
+        assert read == [30], "all but the large one are read together"
+        patch.setattr(lancestat.tables.analyze, "_FEW", 1_000)
+        one_by_one = scanned(scanner, many)
+        assert len(read) == 1 + len(many.scans)
+    assert at_once == one_by_one
+
+
+def test_a_damaged_one_of_many_small_fragments_is_an_error(tmp_path: Path) -> None:
+    uri = tmp_path / "many.lance"
+    lance.write_dataset(pa.table({"id": range(100)}), str(uri), max_rows_per_file=5)
+    many = whole_table(str(uri))
+    sorted((uri / "data").iterdir())[3].unlink()
+    with (
+        ProcessScanner(ONE_CORE) as scanner,
+        pytest.raises(LakeError, match="fragments 0 to 19 at version 1"),
+    ):
+        scanned(scanner, many)
 
 
 def test_what_fails_is_tried_as_often_as_on_spark(

@@ -213,7 +213,7 @@ def test_many_partials_are_read_back_for_the_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not kept in memory."""
-    monkeypatch.setattr(lancestat.tables.run, "_PARTIALS_KEPT", 20 * COLUMNS - 1)
+    monkeypatch.setattr(lancestat.tables.run, "_BYTES_KEPT", 0)
     lance.write_dataset(orders(0, 100), str(tmp_path / "orders.lance"), max_rows_per_file=5)
     state = Counted()
     world = World(tmp_path / "orders.lance", state=state)

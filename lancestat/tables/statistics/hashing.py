@@ -73,12 +73,20 @@ def hash_tuples(columns: Sequence[Words]) -> Words:
     return hashes
 
 
-_INDEX_MASK = np.uint64(REGISTERS - 1)
+INDEX_MASK = np.uint64(REGISTERS - 1)
 _INDEX_SHIFT = np.uint64(INDEX_BITS)
 
 # A register that holds rank r is raised exactly by the hashes with at least r leading zeros: those
 # up to 2^(64 - r) - 1.
 _HIGHEST_RAISING = np.array([2 ** (64 - rank) - 1 for rank in range(LARGEST_RANK)] + [0], np.uint64)
+
+
+def ranks(hashes: Words) -> npt.NDArray[np.uint8]:
+    """Return the rank of each hash: one more than the leading zeros after its index."""
+    # frexp's exponent is the bit length, and exact: float64 holds every integer below 2^53.
+    bit_lengths = np.frexp((hashes >> _INDEX_SHIFT).astype(np.float64))[1]
+    ranks: npt.NDArray[np.uint8] = (LARGEST_RANK - bit_lengths).astype(np.uint8)
+    return ranks
 
 
 class SketchBuilder:
@@ -107,13 +115,10 @@ class SketchBuilder:
     def _raise_registers(self, hashes: npt.NDArray[np.uint64]) -> None:
         if self._ceiling != _HIGHEST_RAISING[0]:
             hashes = hashes[np.flatnonzero(hashes <= self._ceiling)]
-        indexes = (hashes & _INDEX_MASK).view(np.int64)
+        indexes = (hashes & INDEX_MASK).view(np.int64)
         raising = np.flatnonzero(hashes <= self._thresholds[indexes])
         if not len(raising):
             return
-        # frexp's exponent is the bit length, and exact: float64 holds every integer below 2^53.
-        bit_lengths = np.frexp((hashes[raising] >> _INDEX_SHIFT).astype(np.float64))[1]
-        ranks = (LARGEST_RANK - bit_lengths).astype(np.uint8)
-        np.maximum.at(self._registers, indexes[raising], ranks)
+        np.maximum.at(self._registers, indexes[raising], ranks(hashes[raising]))
         self._thresholds = _HIGHEST_RAISING[self._registers]
         self._ceiling = np.max(self._thresholds)
