@@ -124,11 +124,15 @@ def begin(target: Target) -> None:
 
 def analyze(work: TableAction) -> int:
     """Lancestat's side; returns the number of columns with statistics."""
-    results = [partials for _, partials in scanner.scan("lineitem", work.table, work.scans)]
+    results = [
+        partials
+        for scanned in scanner.scan("lineitem", work.table, work.scans)
+        for _, partials in scanned.merged
+    ]
     made = 0
     fields = {field.name: field for field in work.table.fields}
     for key, names in work.table.needs.items():
-        merged = merge(decode(partials[key]) for partials in results)
+        merged = merge(decode(partials[key]) for partials in results if key in partials)
         if len(names) > 1:
             assert merged.distinct <= merged.values
             continue

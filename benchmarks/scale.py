@@ -1,13 +1,15 @@
-"""What the driver and the state hold for a table of up to 1,000,000 fragments of 1,000 columns.
+"""Tables of many fragments: what runs cost, and what the driver and the state hold.
 
     python benchmarks/scale.py [--tiny] [PART ...]
 
+runs    A first run over 4,000 fragments of 250 rows and 30 columns, another after 1,000 more were
+        appended, and one after a row of one fragment was deleted, on a Spark that is warm.
 plan    The planner over a table that exists as values only, at growing numbers of fragments. Each
         case runs in a process of its own, so that its peak memory is its own.
 state   The bytes of partials of real columns, and the time to encode, decode and merge them; what
         that makes for the whole table is multiplied, not measured.
 
-Times are those of the processor.
+Times of `plan` and `state` are those of the processor.
 """
 
 from __future__ import annotations
@@ -16,12 +18,18 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from measure import Measures, peak_megabytes, run, run_case
 from plan_huge import background, index_of, published, table_of
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 T = TypeVar("T")
+# At first, and appended.
+SMALL_FRAGMENTS = {False: (4_000, 1_000), True: (20, 10)}
+ROWS_EACH = 250
 FRAGMENTS = {False: (10_000, 100_000, 1_000_000), True: (50, 100, 200)}
 COLUMNS = {False: 1_000, True: 8}
 ROWS = {False: 100_000, True: 100}
@@ -32,6 +40,68 @@ def timed(action: Callable[[], T]) -> tuple[float, T]:
     began = time.process_time()
     result = action()
     return time.process_time() - began, result
+
+
+def runs(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """Runs over a table that is on disk."""
+    yield from run_case("runs", folder, tiny).items()
+
+
+def small_fragments(folder: Path, tiny: bool) -> Measures:
+    """Write a table, run lancestat over it, change it, and run again."""
+    import lance
+
+    from lancestat import Project
+
+    fragments, more = SMALL_FRAGMENTS[tiny]
+    uri = str(folder / "t.lance")
+    lance.write_dataset(columns_of(fragments * ROWS_EACH, 0), uri, max_rows_per_file=ROWS_EACH)
+    (folder / "lancestat_project.yml").write_text(
+        "name: small\ntargets: {dev: {spark: {min_bytes: 0}}}\n"
+    )
+    (folder / "specs").mkdir()
+    declared = "tables: [{name: t, uri: t.lance}, {name: warm, uri: warm.lance}]\n"
+    (folder / "specs/t.yml").write_text(declared)
+    lance.write_dataset(columns_of(40 * ROWS_EACH, 0), str(folder / "warm.lance"))
+    project = Project.load(folder)
+    measures: dict[str, float] = {}
+
+    def measured(what: str) -> None:
+        began, processor = time.perf_counter(), time.process_time()
+        result = project.run(select="t")
+        assert result.status == "success", result
+        measures[f"{what}, s"] = time.perf_counter() - began
+        measures[f"{what}, processor of the driver, s"] = time.process_time() - processor
+        measures[f"{what}, fragments read"] = result.nodes[0].fragments_scanned
+
+    # Spark and its workers have started.
+    project.spark().range(8).count()
+    assert project.run(select="warm").status == "success"
+    measured("first run")
+    files = (folder / ".lancestat").rglob("*")
+    measures["state, MB"] = sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+    appended = columns_of(more * ROWS_EACH, fragments * ROWS_EACH)
+    lance.write_dataset(appended, uri, mode="append", max_rows_per_file=ROWS_EACH)
+    measured("after an append")
+    lance.dataset(uri).delete("c0 = 7")
+    measured("after a deletion")
+    return measures
+
+
+def columns_of(rows: int, first: int) -> pa.Table:
+    """Return rows of 30 columns of five kinds, numbered on from `first`."""
+    import numpy as np
+    import pyarrow as pa
+
+    chosen = np.random.default_rng(first)
+    kinds: list[Callable[[int], pa.Array]] = [
+        lambda column: pa.array(np.arange(first, first + rows) * 7 + column),
+        lambda column: pa.array(chosen.integers(0, 50, rows)),
+        lambda column: pa.array(chosen.normal(size=rows)),
+        lambda column: pa.array([f"v{number}" for number in chosen.integers(0, 5_000, rows)]),
+        lambda column: pa.array(chosen.integers(0, 20_000, rows).astype("i4")).cast(pa.date32()),
+    ]
+    return pa.table({f"c{column}": kinds[column % 5](column) for column in range(30)})
 
 
 def plans(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
@@ -130,7 +200,7 @@ def partials(folder: Path, tiny: bool) -> Measures:
     }
 
 
-CASES = {"partials": partials} | {
+CASES = {"partials": partials, "runs": small_fragments} | {
     f"{what} {number}": partial(plan, number, what == "first")
     for number in range(len(FRAGMENTS[False]))
     for what in ("first", "appended")
@@ -138,4 +208,4 @@ CASES = {"partials": partials} | {
 
 
 if __name__ == "__main__":
-    run(__doc__, {"plan": plans, "state": state}, CASES)
+    run(__doc__, {"runs": runs, "plan": plans, "state": state}, CASES)

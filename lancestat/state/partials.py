@@ -324,7 +324,7 @@ def group_fragments(
     groups as they are. Groups that share a set of `joint`, of which only the sum is known, are one.
     """
     ordered = sorted(ids)
-    width = _width(ordered, most)
+    width = group_width(ordered, most)
     groups: dict[int, list[int]] = {}
     for fragment in ordered:
         groups.setdefault(fragment // width, []).append(fragment)
@@ -348,7 +348,7 @@ def _home(groups: Mapping[int, Collection[int]], key: int, member: int) -> int:
 def count_blocks(groups: Sequence[Group]) -> tuple[int, ...]:
     """Count the groups of each block: consecutive, of one range of ids, and at most 64."""
     firsts = [group[0] for group in groups]
-    width = _width(firsts, _BLOCK_RANGES)
+    width = group_width(firsts, _BLOCK_RANGES)
     counts: list[int] = []
     last = None
     for first in firsts:
@@ -360,10 +360,10 @@ def count_blocks(groups: Sequence[Group]) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def _width(ordered: Sequence[int], most: int) -> int:
-    """The smallest power of two that leaves at most `most` aligned ranges of ids in use."""
+def group_width(ids: Collection[int], most: int = MOST_GROUPS) -> int:
+    """Return the smallest power of two that leaves at most `most` aligned ranges of ids in use."""
     width = 1
-    ranges = list(ordered)
+    ranges: Collection[int] = ids
     while len(ranges) > most:
         width *= 2
         ranges = list(dict.fromkeys(number // 2 for number in ranges))

@@ -24,10 +24,11 @@ from lancestat.spark.session import RunSession, task_threads
 from lancestat.spark.versions import prepare_worker
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import LOCAL_ATTEMPTS, Target, local_cores
+from lancestat.state.partials import group_width
 from lancestat.state.values import partial_key, weight
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.statistics.key_proof import MOST_HASHES
-from lancestat.tables.statistics.partial import decode, encode, merge
+from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,9 +58,14 @@ class ScanRange:
     count: int
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it has all rows of its fragment."""
+        return self.rows.offset == 0 and self.rows.count is None
+
+    @property
     def is_small(self) -> bool:
         """Whether it is a fragment that takes more time for calls than for its rows."""
-        return self.rows == RowRange(self.rows.fragment_id) and self.count <= _SMALL_ROWS
+        return self.is_whole and self.count <= _SMALL_ROWS
 
 
 # What one task reads.
@@ -219,8 +225,47 @@ class ScanProgress:
         return add
 
 
-# One range of a scan, with its encoded partials by field key.
-RangePartials = tuple[ScanRange, Mapping[str, bytes]]
+# One range of a scan, with its partials by field key.
+RangePartials = tuple[ScanRange, Mapping[str, ColumnPartial]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRanges:
+    """Ranges that were read, each with its encoded partials by field key.
+
+    `merged` has, by the scans of several whole fragments, their partials together.
+    """
+
+    parts: WorkItem
+    partials: tuple[Mapping[str, bytes], ...]
+    merged: tuple[tuple[tuple[int, ...], Mapping[str, bytes]], ...] = ()
+
+    @classmethod
+    def of(cls, ranges: Sequence[RangePartials], width: int) -> ReadRanges:
+        """Encode what was read; whole fragments are merged that belong to one group.
+
+        A group has the fragments of `width` consecutive ids.
+        """
+        groups: dict[int, list[RangePartials]] = defaultdict(list)
+        for part, partials in ranges:
+            if part.is_whole:
+                groups[part.rows.fragment_id // width].append((part, partials))
+        return cls(
+            tuple(part for part, _ in ranges),
+            tuple(_encoded(partials) for _, partials in ranges),
+            tuple(
+                (
+                    tuple(part.scan for part, _ in group),
+                    _encoded({key: merge(of[key] for _, of in group) for key in group[0][1]}),
+                )
+                for group in groups.values()
+                if len(group) > 1
+            ),
+        )
+
+
+def _encoded(partials: Mapping[str, ColumnPartial]) -> dict[str, bytes]:
+    return {key: encode(partial) for key, partial in partials.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +273,7 @@ class ScanTask:
     """Reads work items of one pinned table; pickled into the Spark job.
 
     `columns` names the columns of each stored key that a scan of the job reads. `keeps_hashes` says
-    whether proofs of keys get hashes.
+    whether proofs of keys get hashes, and `width` how many ids of fragments a group has.
     """
 
     pin: Pin
@@ -236,8 +281,9 @@ class ScanTask:
     storage_options: Mapping[str, str] = field(repr=False)
     threads: int = 1
     keeps_hashes: bool = False
+    width: int = 1
 
-    def __call__(self, items: Iterable[WorkItem]) -> Iterator[RangePartials]:
+    def __call__(self, items: Iterable[WorkItem]) -> Iterator[ReadRanges]:
         """Yield the partials of every range of every item.
 
         Raises:
@@ -246,14 +292,14 @@ class ScanTask:
         prepare_worker(self.threads, "lancestat.tables.statistics.kernel")
         try:
             for parts in chain.from_iterable(map(together, items)):
-                yield from self.read_all(parts)
+                yield self.read_all(parts)
         except LancestatError as error:
             raise WorkerError.carrying(error) from None
 
-    def read_all(self, parts: WorkItem) -> list[RangePartials]:
+    def read_all(self, parts: WorkItem) -> ReadRanges:
         """Return the partials of ranges that `together` put together; raises as `read` does."""
         if len(parts) == 1:
-            return [self.read(parts[0])]
+            return ReadRanges.of([self.read(parts[0])], self.width)
         from lancestat.spark.fragment_reader import read_fragments
         from lancestat.tables.statistics.segments import reduce_segments
 
@@ -262,8 +308,7 @@ class ScanTask:
             dataset, requests, schema = self._asked(parts[0])
             rows, lengths = read_fragments(dataset, ids, schema.names, self.storage_options)
             partials = reduce_segments(rows, lengths, schema, requests)
-            encoded = [{key: encode(one) for key, one in some.items()} for some in partials]
-        return list(zip(parts, encoded, strict=True))
+            return ReadRanges.of(list(zip(parts, partials, strict=True)), self.width)
 
     def read(self, part: ScanRange) -> RangePartials:
         """Return the partials of one range.
@@ -279,8 +324,7 @@ class ScanTask:
             dataset, requests, schema = self._asked(part)
             names, options = tuple(schema.names), self.storage_options
             batches = read_range(dataset, part.rows, names, options, row_bytes=part.row_bytes)
-            partials = reduce_batches(batches, schema, requests)
-            return part, {key: encode(partial) for key, partial in partials.items()}
+            return part, reduce_batches(batches, schema, requests)
 
     def _asked(self, part: ScanRange) -> tuple[LanceDataset, dict[str, Request], pa.Schema]:
         """Return the dataset, what the kernel is asked of a range by key, and the columns."""
@@ -320,9 +364,24 @@ def request_of(key: str, columns: tuple[str, ...], *, keeps_hashes: bool) -> Req
 
 # A scan, with all of its partials, encoded, by field key.
 ScanPartials = tuple[Scan, Mapping[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Scans that were read; `merged` has each of them once, some together with others."""
+
+    scans: Sequence[ScanPartials]
+    merged: Sequence[tuple[tuple[Scan, ...], Mapping[str, bytes]]]
+
+    @classmethod
+    def of(cls, scans: Sequence[ScanPartials]) -> Scanned:
+        """Return scans of which none are merged."""
+        return cls(scans, [((scan,), partials) for scan, partials in scans])
+
+
 # Reads all items of a job, and tells the listener the scan of each range that has been read. What
 # it yields before it fails has been read all the same.
-RunItems = Callable[[ScanTask, Sequence[WorkItem], Listener, str], Iterable[RangePartials]]
+RunItems = Callable[[ScanTask, Sequence[WorkItem], Listener, str], Iterable[ReadRanges]]
 
 
 def scan_table(
@@ -336,8 +395,8 @@ def scan_table(
     threads: int = 1,
     on_progress: OnProgress,
     bytes_per_job: int | None = None,
-) -> Iterator[ScanPartials]:
-    """Read the scans of a table and yield the partials of each scan once.
+) -> Iterator[Scanned]:
+    """Read the scans of a table and yield each once, with its partials.
 
     A table of many partials takes several jobs, one after the other, so that the driver holds only
     some of them. The partials do not depend on where or in which order the items are read. Scans
@@ -345,6 +404,7 @@ def scan_table(
     that is bounded.
     """
     progress = ScanProgress(on_progress)
+    width = group_width({group.fragment_id for group in table.groups})
     for scans in jobs(all_scans, most_bytes=bytes_per_job):
         items = split(scans, cores)
         task = ScanTask(
@@ -353,32 +413,44 @@ def scan_table(
             storage_options=portable(storage_options),
             threads=threads,
             keeps_hashes=table.rows <= MOST_HASHES,
+            width=width,
         )
         parts = Counter(part.scan for item in items for part in item)
         description = f"lancestat: {node}: {len(scans)} scans in {len(items)} tasks"
-        done: list[RangePartials] = []
+        done: list[ReadRanges] = []
         try:
             for read in run(task, items, progress.listener(scans, parts), description):
                 done.append(read)
         except (Exception, KeyboardInterrupt):
-            yield from _assemble(scans, parts, done)
+            yield _assemble(scans, parts, done)
             raise
-        assert len(done) == parts.total(), "a job that succeeds has read all ranges"
-        yield from _assemble(scans, parts, done)
+        read_parts = sum(len(read.parts) for read in done)
+        assert read_parts == parts.total(), "a job that succeeds has read all ranges"
+        yield _assemble(scans, parts, done)
 
 
 def _assemble(
-    scans: Sequence[Scan], parts: Mapping[int, int], done: list[RangePartials]
-) -> Iterator[ScanPartials]:
-    """Yield the partials of the scans all of whose ranges are done."""
+    scans: Sequence[Scan], parts: Mapping[int, int], done: Sequence[ReadRanges]
+) -> Scanned:
+    """Return the partials of the scans all of whose ranges are done."""
     by_scan: dict[int, list[Mapping[str, bytes]]] = defaultdict(list)
-    while done:
-        part, encoded = done.pop()
-        by_scan[part.scan].append(encoded)
-    for index, scan in enumerate(scans):
-        encoded_parts = by_scan.pop(index, [])
-        if encoded_parts and len(encoded_parts) == parts[index]:
-            yield scan, {key: _whole(key, encoded_parts) for key in scan.fields}
+    for read in done:
+        for part, encoded in zip(read.parts, read.partials, strict=True):
+            by_scan[part.scan].append(encoded)
+    whole: list[ScanPartials] = []
+    merged = [
+        (tuple(scans[index] for index in indices), encoded)
+        for read in done
+        for indices, encoded in read.merged
+    ]
+    at_hand = {index for read in done for indices, _ in read.merged for index in indices}
+    for index, encoded_parts in sorted(by_scan.items()):
+        if len(encoded_parts) == parts[index]:
+            partials = {key: _whole(key, encoded_parts) for key in scans[index].fields}
+            whole.append((scans[index], partials))
+            if index not in at_hand:
+                merged.append(((scans[index],), partials))
+    return Scanned(whole, merged)
 
 
 def _whole(key: str, parts: Sequence[Mapping[str, bytes]]) -> bytes:
@@ -425,8 +497,8 @@ class ProcessScanner:
         is_interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self._pool.shutdown(wait=not is_interrupted, cancel_futures=True)
 
-    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[ScanPartials]:
-        """Read scans of a table; yield each once with its partials by field key.
+    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[Scanned]:
+        """Read scans of a table; yield each once with its partials.
 
         Raises:
             LakeError: The dataset was replaced, or cannot be opened.
@@ -445,14 +517,14 @@ class ProcessScanner:
 
     def _run(
         self, task: ScanTask, items: Sequence[WorkItem], listener: Listener, description: str
-    ) -> Iterator[RangePartials]:
+    ) -> Iterator[ReadRanges]:
         lock = threading.Lock()
-        done: list[list[RangePartials]] = [[] for _ in items]
+        done: list[list[ReadRanges]] = [[] for _ in items]
 
-        def read(item: WorkItem, partials: list[RangePartials]) -> None:
-            self._read(task, item, partials)
+        def read(item: WorkItem, ranges: list[ReadRanges]) -> None:
+            self._read(task, item, ranges)
             with lock:
-                listener([part.scan for part, _ in partials])
+                listener([part.scan for read in ranges for part in read.parts])
 
         self._refuse_when_cancelled(task.pin.uri)
         futures = [self._pool.submit(read, *each) for each in zip(items, done, strict=True)]
@@ -466,13 +538,14 @@ class ProcessScanner:
         for future in ended:
             future.result()
 
-    def _read(self, task: ScanTask, item: WorkItem, done: list[RangePartials]) -> None:
+    def _read(self, task: ScanTask, item: WorkItem, done: list[ReadRanges]) -> None:
         """Add the partials of an item's ranges to those that are done."""
+        runs = tuple(together(item))
         for more_attempts in reversed(range(LOCAL_ATTEMPTS)):
             try:
-                for parts in together(item[len(done) :]):
+                for parts in runs[len(done) :]:
                     self._refuse_when_cancelled(task.pin.uri)
-                    done += task.read_all(parts)
+                    done.append(task.read_all(parts))
                 return
             except Cancelled:
                 raise
@@ -508,8 +581,8 @@ class SparkScanner:
         """Start no further jobs: `scan` raises Cancelled after the one that runs."""
         self._is_paused = True
 
-    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[ScanPartials]:
-        """Read scans of a table; yield each once with its partials by field key.
+    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[Scanned]:
+        """Read scans of a table; yield each once with its partials.
 
         Raises:
             LakeError: The dataset was replaced, or cannot be opened.
@@ -530,10 +603,10 @@ class SparkScanner:
 
             def run(
                 task: ScanTask, items: Sequence[WorkItem], listener: Listener, description: str
-            ) -> list[RangePartials]:
-                def read(items: Iterable[WorkItem]) -> Iterator[tuple[RangePartials, list[int]]]:
-                    for partials in task(items):
-                        yield partials, [partials[0].scan]
+            ) -> list[ReadRanges]:
+                def read(items: Iterable[WorkItem]) -> Iterator[tuple[ReadRanges, list[int]]]:
+                    for ranges in task(items):
+                        yield ranges, [part.scan for part in ranges.parts]
 
                 if self._is_paused:
                     raise Cancelled(f"{what} was stopped")

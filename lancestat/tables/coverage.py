@@ -280,6 +280,10 @@ class RunningMerge:
         return merge(self._parts) if self._parts else None
 
 
+# Fragments, with their merged partials by field key.
+GroupPartials = tuple[Group, Mapping[str, ColumnPartial]]
+
+
 @dataclass(frozen=True)
 class _Offer:
     """Groups of a summary whose content is unchanged, for fields that have the same.
@@ -301,28 +305,28 @@ _Offers = dict[str, _Offer]
 
 def reuse_groups(
     state: StateReader, table: TableVersion, coverage: Coverage
-) -> tuple[Mapping[str, ColumnPartial], Coverage]:
+) -> tuple[Sequence[GroupPartials], Coverage]:
     """Take groups of two and more fragments from the stored summary, as far as they still hold.
 
     Returns:
-        The merged partials of those groups by field key, and the coverage of the other fragments.
+        Those groups with their partials, and the coverage of the other fragments.
     """
     reuse = coverage.reuse
     summary = state.summary(table.identity) if reuse else None
     if summary is None or all(len(group) == 1 for group in summary.groups):
-        return {}, coverage
+        return (), coverage
     offers = _offers(table, summary)
     asked = _asked(reuse, offers)
     if asked is None:
-        return {}, coverage
+        return (), coverage
     # What is to be scanned or carried over must not be counted twice.
     offers = {
         key: offer for key, offer in offers.items() if asked[key] == sum(offer.covered.values())
     }
-    partials = _fetch(state, table.identity, summary, offers)
-    if not partials:
-        return {}, coverage
-    return partials, replace(coverage, reuse=_left(reuse, offers))
+    groups = _fetch(state, table.identity, summary, offers)
+    if not groups:
+        return (), coverage
+    return groups, replace(coverage, reuse=_left(reuse, offers))
 
 
 def _offers(table: TableVersion, summary: TableSummary) -> _Offers:
@@ -404,24 +408,24 @@ def _left(reuse: Sequence[Reuse], offers: _Offers) -> tuple[Reuse, ...]:
 
 def _fetch(
     state: StateReader, table: str, summary: TableSummary, offers: _Offers
-) -> dict[str, ColumnPartial] | None:
-    """The merged groups by field key, None when one of them is gone."""
+) -> list[GroupPartials] | None:
+    """The groups that are offered, None when one of them is gone."""
     # Equal content, such as of a column that is null everywhere, is one block of several groups.
-    offsets_by_block: dict[BlockKey, list[int]] = defaultdict(list)
+    places_by_block: dict[BlockKey, list[tuple[int, int]]] = defaultdict(list)
     for key, offer in offers.items():
         digests = summary.contents[key]
         for block in slices(summary.blocks):
             groups = range(block.start, block.stop)
-            offsets = [index - block.start for index in offer.groups if index in groups]
-            if offsets:
-                offsets_by_block[key, block_digest(digests[block])] += offsets
-    partials: dict[str, ColumnPartial] = {}
-    for stored_key, stored in read_blocks(state, table, list(offsets_by_block)):
-        key, _ = stored_key
-        known = [partials[key]] if key in partials else []
-        offsets = offsets_by_block.pop(stored_key)
-        partials[key] = merge([*known, *(stored[offset] for offset in offsets)])
-    return None if offsets_by_block else partials
+            places = [(index, index - block.start) for index in offer.groups if index in groups]
+            if places:
+                places_by_block[key, block_digest(digests[block])] += places
+    partials: dict[int, dict[str, ColumnPartial]] = defaultdict(dict)
+    for stored_key, stored in read_blocks(state, table, list(places_by_block)):
+        for index, offset in places_by_block.pop(stored_key):
+            partials[index][stored_key[0]] = stored[offset]
+    if places_by_block:
+        return None
+    return [(summary.groups[index], of_group) for index, of_group in partials.items()]
 
 
 # Partials per read of the state, which up to that many reads nothing else.
@@ -434,16 +438,16 @@ def store_summary(
     coverage: Coverage,
     pin: Pin,
     *,
-    scanned: Mapping[Fingerprint, Mapping[str, ColumnPartial]],
+    at_hand: Iterable[GroupPartials],
     is_new: bool,
 ) -> None:
     """Store the summary of a table whose partials are stored, unless the same is there already.
 
-    `pin` is a version of the same content, the one just published, `scanned` are stored partials
-    that are at hand. Of a table that the state did not know (`is_new`) no summary is looked for.
+    `pin` is a version of the same content, the one just published, `at_hand` are partials of some
+    of its fragments. Of a table that the state did not know (`is_new`) no summary is looked for.
     """
     before = None if is_new else state.summary(table.identity)
-    draft = _Draft(table, coverage, before, scanned)
+    draft = _Draft(table, coverage, before, at_hand)
     summary = TableSummary(pin.version, pin.manifest, draft.groups, draft.blocks, draft.digests)
     if summary != before:
         add_summary(state, table.identity, summary, draft.new_blocks(state))
@@ -463,10 +467,9 @@ class _Draft:
         table: TableVersion,
         coverage: Coverage,
         before: TableSummary | None,
-        scanned: Mapping[Fingerprint, Mapping[str, ColumnPartial]],
+        at_hand: Iterable[GroupPartials],
     ) -> None:
         self._table = table
-        self._scanned = scanned
         self._fingerprints: dict[str, Mapping[int, Fingerprint]] = {}
         for fields, fingerprints in contents(table.groups).items():
             self._fingerprints.update(dict.fromkeys(fields, fingerprints))
@@ -476,6 +479,12 @@ class _Draft:
         self.blocks = count_blocks(self.groups)
         self.digests = _digests(self.groups, self._fingerprints)
         self._before = _LastSummary(before, self.groups, self._fingerprints)
+        self._at_hand: dict[int, list[GroupPartials]] = defaultdict(list)
+        home = {fragment: index for index, group in enumerate(self.groups) for fragment in group}
+        for piece in at_hand:
+            homes = {home[fragment] for fragment in piece[0]}
+            if len(homes) == 1:
+                self._at_hand[homes.pop()].append(piece)
 
     def new_blocks(self, state: LanceState) -> Iterator[SummaryBlock[ColumnPartial]]:
         """The blocks that are not stored yet; holds the sketches of one block of all fields."""
@@ -514,13 +523,18 @@ class _Draft:
     def _take_pieces(
         self, state: LanceState, merges: Mapping[_Cell, RunningMerge]
     ) -> Mapping[_Cell, set[int]]:
-        """Add what the last summary has, and return the fragments that it covers."""
+        """Add what was read and what the last summary has, and return the fragments covered."""
+        known: dict[_Cell, set[int]] = defaultdict(set)
         pieces_by_block: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
         for cell in merges:
+            home, name = cell
+            for group, partials in self._at_hand.get(home, ()):
+                if name in partials and not self._splits_joint(group, name):
+                    merges[cell].add(partials[name])
+                    known[cell].update(group)
             for group, key, offset in self._before.pieces(cell):
-                if not self._splits_joint(group, cell[1]):
+                if known[cell].isdisjoint(group) and not self._splits_joint(group, name):
                     pieces_by_block[key].append((cell, group, offset))
-        known: dict[_Cell, set[int]] = defaultdict(set)
         for stored_key, stored in read_blocks(state, self._table.identity, list(pieces_by_block)):
             for cell, group, offset in pieces_by_block[stored_key]:
                 merges[cell].add(stored[offset])
@@ -562,12 +576,7 @@ class _Draft:
 
         keys_by_fingerprints: dict[Fingerprints, set[str]] = defaultdict(set)
         for fingerprints, key in takers:
-            scanned = self._scanned.get(fingerprints[0], {}) if len(fingerprints) == 1 else {}
-            partial = scanned.get(key)
-            if partial is None:
-                keys_by_fingerprints[fingerprints].add(key)
-            else:
-                add(fingerprints, key, partial)
+            keys_by_fingerprints[fingerprints].add(key)
         rest = iter(keys_by_fingerprints.items())
         while some := dict(islice(rest, _FETCHED_AT_ONCE)):
             asked = {fingerprints: frozenset(keys) for fingerprints, keys in some.items()}

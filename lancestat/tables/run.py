@@ -31,6 +31,7 @@ from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, deferred, planned
 from lancestat.spark.failure import SessionLostError
 from lancestat.spec.relations import Columns
+from lancestat.state.partials import Group
 from lancestat.state.values import StoredPartials, is_special, partial_key, weight
 from lancestat.tables.action import (
     MergePartials,
@@ -41,11 +42,12 @@ from lancestat.tables.action import (
     TableAction,
     TableVersion,
 )
-from lancestat.tables.analyze import ProcessScanner, ScanPartials, SparkScanner
+from lancestat.tables.analyze import ProcessScanner, Scanned, ScanPartials, SparkScanner
 from lancestat.tables.carriers import CARRIERS
 from lancestat.tables.coverage import (
     Carry,
     Coverage,
+    GroupPartials,
     RunningMerge,
     reuse_groups,
     store_summary,
@@ -81,14 +83,15 @@ _Merges = dict[str, RunningMerge]
 _log = logging.getLogger("lancestat.run")
 
 PARTIALS_PER_COMMIT = 8_192
-# Partials of up to so many stored bytes are kept for a table's summary rather than read again.
+# Sketches of up to so many bytes are kept for a table's summary rather than read again.
 _BYTES_KEPT = 100_000_000
 
 # What a job on Spark reads where the run has to end in time: it is carried through.
 _BYTES_PER_TIMED_JOB = 4_000_000_000
 
-# Reads the scans of a stage of a table, and yields each with its partials by field key.
-ScanTable = Callable[[str, TableVersion, ReadFragments], Iterable[ScanPartials]]
+# Reads the scans of a stage of a table, and yields each once. What it yields before it fails has
+# been read all the same.
+ScanTable = Callable[[str, TableVersion, ReadFragments], Iterable[Scanned]]
 
 
 class TableWorkspace:
@@ -106,16 +109,19 @@ class TableWorkspace:
         # Whether the state had nothing of use for the table.
         self._is_new = action.verb == "analyze"
         self._coverage = Coverage((), (), ())
-        self._scanned: dict[Fingerprint, Mapping[str, ColumnPartial]] = {}
+        self._at_hand: list[GroupPartials] = []
+        self._room = _BYTES_KEPT
         self._total: _Merges = defaultdict(RunningMerge)
         self._carried: list[tuple[Carry, _Merges]] = []
 
     def reuse(self, coverage: Coverage) -> None:
         """Merge stored partials, groups of fragments first."""
         self._coverage = coverage
-        known, rest = reuse_groups(self._state, self.table, coverage)
-        for key, partial in known.items():
-            self._total[key].add(partial)
+        groups, rest = reuse_groups(self._state, self.table, coverage)
+        for group, partials in groups:
+            for key, partial in partials.items():
+                self._total[key].add(partial)
+            self._keep(group, partials)
         takers = self._takers(rest)
         keys = rest.stored_keys()
         for stored in read_partials(self._state, self.table.identity, keys) if keys else ():
@@ -140,21 +146,25 @@ class TableWorkspace:
                 takers[source].append((carry.fields, 1, merges))
         return takers
 
+    def _keep(self, group: Group, partials: Mapping[str, ColumnPartial]) -> None:
+        """Keep partials of fragments for the table's summary, as far as there is room."""
+        self._room -= sum(len(partial.sketch.content) for partial in partials.values())
+        if self._room >= 0:
+            self._at_hand.append((group, partials))
+
     def read(self, stage: ReadFragments) -> None:
         """Read fragments, storing their partials on the way, so that a killed run keeps most."""
         for scan in stage.scans:
             _expect(self._total, scan.fields)
-        left = _BYTES_KEPT
-        for batch in _batches(self._scan(self.node, self.table, stage)):
-            self._state.add_partials(self.table.identity, batch)
-            self._context.stored.update({self.node: len(batch)})
-            for one in batch:
-                partials = {key: decode(encoded) for key, encoded in one.partials.items()}
+        for scanned in self._scan(self.node, self.table, stage):
+            for batch in _batches(scanned.scans):
+                self._state.add_partials(self.table.identity, batch)
+                self._context.stored.update({self.node: len(batch)})
+            for scans, encoded in scanned.merged:
+                partials = {key: decode(partial) for key, partial in encoded.items()}
                 for key, partial in partials.items():
-                    self._total[key].add(partial, 1)
-                left -= sum(map(len, one.partials.values()))
-                if left >= 0:
-                    self._scanned[one.fingerprints[0]] = partials
+                    self._total[key].add(partial, len(scans))
+                self._keep(tuple(scan.fragment_id for scan in scans), partials)
 
     def merge(self, version: int) -> None:
         """Make statistics of all partials, for the version that is to hold them.
@@ -293,7 +303,7 @@ class TableWorkspace:
                 self.table,
                 self._coverage,
                 landed,
-                scanned=self._scanned,
+                at_hand=self._at_hand,
                 is_new=self._is_new,
             )
         except StateError as error:
@@ -313,22 +323,16 @@ def _merged(merges: _Merges) -> dict[str, ColumnPartial]:
     return {key: merge.partial for key, merge in merges.items() if merge.partial is not None}
 
 
-def _batches(results: Iterable[ScanPartials]) -> Iterator[list[StoredPartials[bytes]]]:
+def _batches(scans: Iterable[ScanPartials]) -> Iterator[list[StoredPartials[bytes]]]:
     """Group what was scanned, so that the state gets few commits and a killed run keeps most."""
     batch: list[StoredPartials[bytes]] = []
     count = 0
-    try:
-        for scan, partials in results:
-            batch.append(StoredPartials((scan.fingerprint,), partials))
-            count += weight(scan.fields)
-            if count >= PARTIALS_PER_COMMIT:
-                yield batch
-                batch, count = [], 0
-    except (Exception, KeyboardInterrupt):
-        # What was read before reading failed or was interrupted is not read again.
-        if batch:
+    for scan, partials in scans:
+        batch.append(StoredPartials((scan.fingerprint,), partials))
+        count += weight(scan.fields)
+        if count >= PARTIALS_PER_COMMIT:
             yield batch
-        raise
+            batch, count = [], 0
     if batch:
         yield batch
 
@@ -357,7 +361,7 @@ def table_runner(context: RunContext) -> Iterator[TableRunner]:
     )
     with ProcessScanner(context.spec.target, advanced, options) as process:
 
-        def scan(node: str, table: TableVersion, stage: ReadFragments) -> Iterable[ScanPartials]:
+        def scan(node: str, table: TableVersion, stage: ReadFragments) -> Iterable[Scanned]:
             scanner = process if stage.runs_on is RunsOn.PROCESS else spark
             return scanner.scan(node, table, stage.scans)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import lance
@@ -20,9 +20,15 @@ from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
-from lancestat.tables.analyze import SparkScanner
+from lancestat.tables.analyze import Scanned, ScanPartials, SparkScanner
 from lancestat.tables.statistics.column_type import column_type
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, merge
+from lancestat.tables.statistics.partial import (
+    EMPTY_PARTIAL,
+    ColumnPartial,
+    decode,
+    encode,
+    merge,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,11 +95,29 @@ def scanned(
 ) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
     """Return the results of one scan of a table."""
     scanner = scanner or spark_scanner(TARGET)
-    results = scanner.scan("orders", work.table, work.scans)
-    return [
+    return decoded(scanner.scan("orders", work.table, work.scans))
+
+
+def scans_of(results: Iterable[Scanned]) -> list[ScanPartials]:
+    """Return the scans of results, each with its encoded partials."""
+    return [scan for scanned in results for scan in scanned.scans]
+
+
+def decoded(results: Iterable[Scanned]) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
+    """Return the scans of results, each with its partials; what is merged is that of its scans."""
+    results = list(results)
+    scans = [
         (scan, {key: decode(partial) for key, partial in partials.items()})
-        for scan, partials in results
+        for scan, partials in scans_of(results)
     ]
+    by_scan = dict(scans)
+    for scanned in results:
+        for group, partials in scanned.merged:
+            for key, partial in partials.items():
+                assert partial == encode(merge(by_scan[scan][key] for scan in group))
+    together = [scan for scanned in results for group, _ in scanned.merged for scan in group]
+    assert sorted(map(id, together)) == sorted(map(id, by_scan))
+    return scans
 
 
 def merged(

@@ -31,7 +31,15 @@ from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
 from tests.examples import sample
 from tests.histories.world import REFUSED, STEPS, HistoryWorld, draw_history
 from tests.integration.executors import ODD, described
-from tests.integration.scans import TARGET, TableScan, merged, scanned, spark_scanner, whole_table
+from tests.integration.scans import (
+    TARGET,
+    TableScan,
+    merged,
+    scanned,
+    scans_of,
+    spark_scanner,
+    whole_table,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +121,7 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
 def assert_same_here(work: TableScan, there: Results) -> None:
     """Compare the encoded partials of this process with those of Spark."""
     with ProcessScanner(replace(TARGET, spark_master="local[2]")) as scanner:
-        here = dict(scanner.scan("t", work.table, work.scans))
+        here = dict(scans_of(scanner.scan("t", work.table, work.scans)))
     assert here.keys() == dict(there).keys()
     for scan, partials in there:
         assert {key: encode(partial) for key, partial in partials.items()} == here[scan]
@@ -187,7 +195,7 @@ def test_selected_columns_of_selected_fragments_are_scanned(
     twice = next(field for field in whole.table.fields if field.name == "twice")
     chosen = whole_table(table, columns=["twice", "word"])
     scans = [scan for scan in chosen.scans if field_key(twice) in scan.fields][2:4]
-    results = list(spark_scanner(TARGET).scan("t", chosen.table, scans))
+    results = scans_of(spark_scanner(TARGET).scan("t", chosen.table, scans))
 
     assert [scan.fragment_id for scan, _ in results] == [2, 3]
     assert all(partials.keys() == {field_key(twice)} for _, partials in results)

@@ -272,7 +272,8 @@ def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
     action = world.action()
     assert isinstance(action, TableAction)
     assert action.reading is not None
-    [(scan, partials)] = world.scan("orders", action.table, action.reading)
+    [scanned] = world.scan("orders", action.table, action.reading)
+    [(scan, partials)] = scanned.scans
     stored = StoredPartials((scan.fingerprint,), partials)
     world.state.add_partials(action.table.identity, [stored])
     assert refusal(folder) == [OTHER_WORK]

@@ -19,7 +19,7 @@ from lancestat.nodes import NODE_TYPES
 from lancestat.runs.result import NodeResult, RunResult, Status
 from lancestat.spark.session import RunSession
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
-from lancestat.tables.analyze import ScanPartials
+from lancestat.tables.analyze import Scanned
 from tests.runs.world import Before, World, orders, scan_locally, write_project
 
 
@@ -207,7 +207,7 @@ class Scanner:
     def cancel(self) -> None:
         self.log.append(f"{self.name} cancelled")
 
-    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[ScanPartials]:
+    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[Scanned]:
         self.log.append(f"{self.name} reads {node}")
         if self.interrupts:
             raise KeyboardInterrupt

@@ -40,7 +40,7 @@ from lancestat.spec.model import (
 )
 from lancestat.state.store import LanceState
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
-from lancestat.tables.analyze import ScanPartials, request_of
+from lancestat.tables.analyze import Scanned, request_of
 from lancestat.tables.judgement import TableAssessment, TableChanges
 from lancestat.tables.node import assess_table
 from lancestat.tables.run import TableRunner
@@ -126,7 +126,7 @@ class World:
     def assess(self) -> tuple[TableAssessment, TableChanges]:
         return assess_table(self.observer, self.table)
 
-    def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[ScanPartials]:
+    def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
         dataset = open_pinned(table.pin)
         for scan in stage.scans:
             requests = {
@@ -139,7 +139,7 @@ class World:
             with pinned_reads(table.pin):
                 batches = fragment.to_batches(columns=columns)
                 partials = reduce_batches(batches, schema, requests)
-            yield scan, {key: encode(partial) for key, partial in partials.items()}
+            yield Scanned.of([(scan, {key: encode(one) for key, one in partials.items()})])
 
     def published(self) -> dict[str, str]:
         """Return the published entries about the rows, without the stamps."""
@@ -197,7 +197,7 @@ def write_project(
     return Project.load(folder)
 
 
-ScanResults = Iterator[ScanPartials]
+ScanResults = Iterator[Scanned]
 # Called with the node before each of its scans.
 Before = Callable[[str], None]
 

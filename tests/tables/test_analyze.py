@@ -36,8 +36,8 @@ from lancestat.tables.analyze import (
     weigh,
 )
 from lancestat.tables.statistics.kernel import analyze
-from lancestat.tables.statistics.partial import ColumnPartial, decode
-from tests.integration.scans import TableScan, whole_table
+from lancestat.tables.statistics.partial import ColumnPartial
+from tests.integration.scans import TableScan, decoded, whole_table
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
 MIB = 1 << 20
@@ -230,10 +230,7 @@ Results = list[tuple[Scan, Mapping[str, ColumnPartial]]]
 def scanned(scanner: ProcessScanner, work: TableScan, size_bytes: int = 0) -> Results:
     """Return the results of a scan, of ranges of their own where fragments are said to be large."""
     scans = [replace(scan, size_bytes=size_bytes or scan.size_bytes) for scan in work.scans]
-    return [
-        (scan, {key: decode(partial) for key, partial in partials.items()})
-        for scan, partials in scanner.scan("orders", work.table, scans)
-    ]
+    return decoded(scanner.scan("orders", work.table, scans))
 
 
 def before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[ScanRange], object]) -> None:

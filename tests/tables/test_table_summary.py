@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import lance
@@ -17,8 +18,10 @@ import lancestat.tables.run
 from lancestat.errors import StateUnreachable
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.runs.actions import Skip
-from lancestat.spec.model import Publish
+from lancestat.spec.model import Publish, Target
 from lancestat.state.values import PartialIndex, TableSummary
+from lancestat.tables.action import ReadFragments, TableVersion
+from lancestat.tables.analyze import ProcessScanner, Scanned
 from lancestat.tables.coverage import Rewritten, cover
 from tests.examples import examples
 from tests.runs.world import World, orders
@@ -220,6 +223,35 @@ def test_many_partials_are_read_back_for_the_summary(
     assert world.run().status == "success"
     assert state.partials_read == 20 * COLUMNS
     check(world)
+
+
+def test_tasks_merge_what_belongs_to_one_group(tmp_path: Path) -> None:
+    """A table of more fragments than groups, read by the scanner of this process."""
+
+    class Scanning(World):
+        def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
+            with ProcessScanner(Target("dev", "state", spark_master="local[2]")) as scanner:
+                for scanned in scanner.scan(node, table, stage.scans):
+                    merged.update(len(scans) for scans, _ in scanned.merged)
+                    yield scanned
+
+    merged: Counter[int] = Counter()
+    path = tmp_path / "orders.lance"
+    lance.write_dataset(orders(0, 600), str(path), max_rows_per_file=1)
+    state = Counted()
+    world = Scanning(path, state=state)
+    assert world.run().status == "success"
+    check(world)
+    assert merged[2] > 250, "groups have two fragments each"
+    assert state.partials_read == 0
+    # Groups have four fragments now, and some of those of two are parts of them.
+    lance.write_dataset(orders(600, 700), str(path), mode="append", max_rows_per_file=1)
+    lance.dataset(str(path)).delete("o_id = 7")
+    merged.clear()
+    run(world, state)
+    check(world)
+    assert merged[4] > 150
+    assert state.partials_read < 20 * COLUMNS, "few are in no group that is known"
 
 
 def test_a_skip_writes_nothing(world: World, state: Counted) -> None:

@@ -147,7 +147,9 @@ def _tau(x: float) -> float:
 
 
 def _used(registers: bytes) -> int:
-    return REGISTERS - registers.count(0)
+    import numpy as np
+
+    return int(np.count_nonzero(np.frombuffer(registers, np.uint8)))
 
 
 def _listed(registers: bytes) -> bytes:
