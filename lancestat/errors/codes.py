@@ -237,6 +237,10 @@ class StateContended(StateError, code="LS302"):
     """The state could not be written because other runs kept committing first."""
 
 
+class StateTooSmall(StateError, code="LS303"):
+    """The target's `state_budget` has no room for the partials of the tables of a run."""
+
+
 class InvalidSelector(UsageError, code="LS401"):
     """A selector is empty, has an unknown method or value, or uses `state:` where it may not."""
 

@@ -185,6 +185,12 @@ class Target:
         "it.",
         default=NO_BUDGET,
     )
+    state_budget: int | None = key(
+        replace(SIZE, title="a size such as 20GB, or a number of bytes"),
+        "How much partial statistics of the tables of a run may take in the state. Beyond it those "
+        "of neighbouring fragments are folded into one, and read again together.",
+        default=None,
+    )
     reader: Reader = key(
         words(Reader, "'lancestat' or 'connector'"),
         "What reads the rows of queries: lancestat, or the Lance connector for Spark, which must "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from lancestat import display
@@ -28,6 +30,7 @@ SUPERSEDED_KEPT = 64
 # The id of a row of the partials dataset, and its fingerprints joined as stored.
 StoredRow = tuple[int, bytes]
 FieldsOf = Callable[[Sequence[int]], Mapping[int, frozenset[str]]]
+NO_FIELDS: frozenset[str] = frozenset()
 
 
 def expired_rows(
@@ -35,12 +38,13 @@ def expired_rows(
 ) -> list[int]:
     """Return the ids of one table's rows to remove; `rows` are newest first.
 
-    These are rows whose fields newer rows with the same fingerprints all hold, rows with malformed
+    These are rows whose fields newer rows hold of all their fingerprints, rows with malformed
     fingerprints, and of those with a fingerprint that is not live all but the newest: as many as
-    are live, but at least 64. `fields_of` is called only for rows that share their fingerprints.
+    are live, but at least 64. What several live fingerprints have together counts where each was
+    stored before: it was folded. `fields_of` is called only for rows that share a fingerprint.
     """
     superseded_kept = max(SUPERSEDED_KEPT, len(live))
-    duplicates = _duplicates(rows, fields_of)
+    duplicates = _duplicates(rows, live, fields_of)
     dropped: list[int] = []
     for number, joined in rows:
         fingerprints = split_fingerprints(joined)
@@ -53,19 +57,35 @@ def expired_rows(
     return dropped
 
 
-def _duplicates(rows: Sequence[StoredRow], fields_of: FieldsOf) -> set[int]:
-    shared: dict[bytes, list[int]] = {}
-    for number, joined in rows:
-        shared.setdefault(joined, []).append(number)
-    several = [ids for ids in shared.values() if len(ids) > 1]
-    fields = fields_of([number for ids in several for number in ids]) if several else {}
+def _duplicates(
+    rows: Sequence[StoredRow], live: frozenset[Fingerprint], fields_of: FieldsOf
+) -> set[int]:
+    members = {number: split_fingerprints(joined) for number, joined in rows}
+    times = Counter(chain.from_iterable(members.values()))
+    several = [number for number, _ in rows if any(times[one] > 1 for one in members[number])]
+    fields = fields_of(several) if several else {}
+
+    def covers(held: Mapping[Fingerprint, frozenset[str]], number: int) -> bool:
+        return all(fields[number] <= held.get(one, NO_FIELDS) for one in members[number])
+
+    def add(held: dict[Fingerprint, frozenset[str]], number: int) -> None:
+        for one in members[number]:
+            held[one] = held.get(one, NO_FIELDS) | fields[number]
+
+    older: dict[Fingerprint, frozenset[str]] = {}
+    replacing: set[int] = set()
+    for number in reversed(several):
+        fingerprints = members[number]
+        if len(fingerprints) == 1 or (live.issuperset(fingerprints) and covers(older, number)):
+            replacing.add(number)
+        add(older, number)
+    newer: dict[Fingerprint, frozenset[str]] = {}
     duplicates: set[int] = set()
-    for ids in several:
-        covered: frozenset[str] = frozenset()
-        for number in ids:
-            if fields[number] <= covered:
-                duplicates.add(number)
-            covered |= fields[number]
+    for number in several:
+        if covers(newer, number):
+            duplicates.add(number)
+        elif number in replacing:
+            add(newer, number)
     return duplicates
 
 

@@ -119,8 +119,8 @@ class TableVersion:
     fingerprints at that version and `groups` where they belong; `config` is the manifest's.
     `histograms` names the columns whose partials need quantiles, and `newest_fragment` is that of
     the snapshot. `size_bytes` is that of the data files. `wanted` has the columns of each partial
-    that it needs, of a group in the order of
-    its tuples, by stored key (`state.values`).
+    that it needs, of a group in the order of its tuples, by stored key (`state.values`). The state
+    gets the partials of `fold` fragments with consecutive ids together.
     """
 
     UNORDERED: ClassVar[frozenset[str]] = frozenset({"groups"})
@@ -138,6 +138,7 @@ class TableVersion:
     newest_fragment: str = ""
     wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     size_bytes: int = 0
+    fold: int = 1
 
     @property
     def uri(self) -> str:

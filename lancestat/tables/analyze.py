@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lancestat.tables.statistics.kernel import Request
 
-PARTIALS_PER_JOB = 32_768
+PARTIALS_PER_JOB = 65_536
 
 _CELL_WEIGHT = 1
 
@@ -231,41 +231,39 @@ RangePartials = tuple[ScanRange, Mapping[str, ColumnPartial]]
 
 @dataclass(frozen=True, slots=True)
 class ReadRanges:
-    """Ranges that were read, each with its encoded partials by field key.
+    """Ranges that were read.
 
-    `merged` has, by the scans of several whole fragments, their partials together.
+    `stored` has each range once, with encoded partials by field key; those of whole fragments that
+    the state has together are together. `merged` has what whole fragments of one group have
+    together, where these are several.
     """
 
     parts: WorkItem
-    partials: tuple[Mapping[str, bytes], ...]
-    merged: tuple[tuple[tuple[int, ...], Mapping[str, bytes]], ...] = ()
+    stored: tuple[Together, ...]
+    merged: tuple[Together, ...] = ()
 
-    @classmethod
-    def of(cls, ranges: Sequence[RangePartials], width: int) -> ReadRanges:
-        """Encode what was read; whole fragments are merged that belong to one group.
 
-        A group has the fragments of `width` consecutive ids.
-        """
-        groups: dict[int, list[RangePartials]] = defaultdict(list)
-        for part, partials in ranges:
-            if part.is_whole:
-                groups[part.rows.fragment_id // width].append((part, partials))
-        return cls(
-            tuple(part for part, _ in ranges),
-            tuple(_encoded(partials) for _, partials in ranges),
-            tuple(
-                (
-                    tuple(part.scan for part, _ in group),
-                    _encoded({key: merge(of[key] for _, of in group) for key in group[0][1]}),
-                )
-                for group in groups.values()
-                if len(group) > 1
-            ),
+# The scans of some ranges, and the encoded partials of all these rows by field key.
+Together = tuple[tuple[int, ...], Mapping[str, bytes]]
+
+
+def _together(ranges: Sequence[RangePartials], width: int, alone: Container[int]) -> list[Together]:
+    """Merge and encode the partials of whole fragments whose ids are in one range of a width.
+
+    Other ranges, and those of the scans `alone`, are left by themselves.
+    """
+    groups: dict[tuple[int, int], list[RangePartials]] = defaultdict(list)
+    for number, (part, partials) in enumerate(ranges):
+        is_alone = not part.is_whole or width == 1 or part.scan in alone
+        place = (0, number) if is_alone else (1, part.rows.fragment_id // width)
+        groups[place].append((part, partials))
+    return [
+        (
+            tuple(part.scan for part, _ in group),
+            {key: encode(merge(partials[key] for _, partials in group)) for key in group[0][1]},
         )
-
-
-def _encoded(partials: Mapping[str, ColumnPartial]) -> dict[str, bytes]:
-    return {key: encode(partial) for key, partial in partials.items()}
+        for group in groups.values()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +271,8 @@ class ScanTask:
     """Reads work items of one pinned table; pickled into the Spark job.
 
     `columns` names the columns of each stored key that a scan of the job reads. `keeps_hashes` says
-    whether proofs of keys get hashes, and `width` how many ids of fragments a group has.
+    whether proofs of keys get hashes. `width` is how many ids of fragments a group has, and `fold`
+    that of fragments which the state has together, less the scans `alone`.
     """
 
     pin: Pin
@@ -282,6 +281,8 @@ class ScanTask:
     threads: int = 1
     keeps_hashes: bool = False
     width: int = 1
+    fold: int = 1
+    alone: frozenset[int] = frozenset()
 
     def __call__(self, items: Iterable[WorkItem]) -> Iterator[ReadRanges]:
         """Yield the partials of every range of every item.
@@ -299,7 +300,7 @@ class ScanTask:
     def read_all(self, parts: WorkItem) -> ReadRanges:
         """Return the partials of ranges that `together` put together; raises as `read` does."""
         if len(parts) == 1:
-            return ReadRanges.of([self.read(parts[0])], self.width)
+            return self._read_ranges([self.read(parts[0])])
         from lancestat.spark.fragment_reader import read_fragments
         from lancestat.tables.statistics.segments import reduce_segments
 
@@ -308,7 +309,15 @@ class ScanTask:
             dataset, requests, schema = self._asked(parts[0])
             rows, lengths = read_fragments(dataset, ids, schema.names, self.storage_options)
             partials = reduce_segments(rows, lengths, schema, requests)
-            return ReadRanges.of(list(zip(parts, partials, strict=True)), self.width)
+            return self._read_ranges(list(zip(parts, partials, strict=True)))
+
+    def _read_ranges(self, ranges: Sequence[RangePartials]) -> ReadRanges:
+        stored = _together(ranges, self.fold, self.alone)
+        merged = stored
+        if self.width != self.fold or self.alone:
+            merged = _together(ranges, self.width, ())
+        several = tuple(one for one in merged if len(one[0]) > 1)
+        return ReadRanges(tuple(part for part, _ in ranges), tuple(stored), several)
 
     def read(self, part: ScanRange) -> RangePartials:
         """Return the partials of one range.
@@ -362,21 +371,19 @@ def request_of(key: str, columns: tuple[str, ...], *, keeps_hashes: bool) -> Req
     return Request(columns, parts.quantiles, parts.common_values, parts.is_unique, keeps_hashes)
 
 
-# A scan, with all of its partials, encoded, by field key.
-ScanPartials = tuple[Scan, Mapping[str, bytes]]
+# Scans, with the encoded partials of all their rows by field key.
+ScanPartials = tuple[tuple[Scan, ...], Mapping[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """Scans that were read; `merged` has each of them once, some together with others."""
+    """Scans that were read: as the state is to have them, and merged as far as tasks could.
 
-    scans: Sequence[ScanPartials]
-    merged: Sequence[tuple[tuple[Scan, ...], Mapping[str, bytes]]]
+    Each scan is once in both.
+    """
 
-    @classmethod
-    def of(cls, scans: Sequence[ScanPartials]) -> Scanned:
-        """Return scans of which none are merged."""
-        return cls(scans, [((scan,), partials) for scan, partials in scans])
+    stored: Sequence[ScanPartials]
+    merged: Sequence[ScanPartials]
 
 
 # Reads all items of a job, and tells the listener the scan of each range that has been read. What
@@ -405,7 +412,7 @@ def scan_table(
     """
     progress = ScanProgress(on_progress)
     width = group_width({group.fragment_id for group in table.groups})
-    for scans in jobs(all_scans, most_bytes=bytes_per_job):
+    for scans in jobs(all_scans, PARTIALS_PER_JOB * table.fold, bytes_per_job):
         items = split(scans, cores)
         task = ScanTask(
             pin=table.pin,
@@ -413,7 +420,9 @@ def scan_table(
             storage_options=portable(storage_options),
             threads=threads,
             keeps_hashes=table.rows <= MOST_HASHES,
-            width=width,
+            width=max(width, table.fold),
+            fold=table.fold,
+            alone=_repeated(table, scans),
         )
         parts = Counter(part.scan for item in items for part in item)
         description = f"lancestat: {node}: {len(scans)} scans in {len(items)} tasks"
@@ -433,24 +442,35 @@ def _assemble(
     scans: Sequence[Scan], parts: Mapping[int, int], done: Sequence[ReadRanges]
 ) -> Scanned:
     """Return the partials of the scans all of whose ranges are done."""
+    stored: list[ScanPartials] = []
+    merged: list[ScanPartials] = []
     by_scan: dict[int, list[Mapping[str, bytes]]] = defaultdict(list)
     for read in done:
-        for part, encoded in zip(read.parts, read.partials, strict=True):
-            by_scan[part.scan].append(encoded)
-    whole: list[ScanPartials] = []
-    merged = [
-        (tuple(scans[index] for index in indices), encoded)
-        for read in done
-        for indices, encoded in read.merged
-    ]
-    at_hand = {index for read in done for indices, _ in read.merged for index in indices}
-    for index, encoded_parts in sorted(by_scan.items()):
-        if len(encoded_parts) == parts[index]:
-            partials = {key: _whole(key, encoded_parts) for key in scans[index].fields}
-            whole.append((scans[index], partials))
-            if index not in at_hand:
-                merged.append(((scans[index],), partials))
-    return Scanned(whole, merged)
+        for places, partials in read.stored:
+            if len(places) > 1:
+                stored.append((tuple(scans[index] for index in places), partials))
+            else:
+                by_scan[places[0]].append(partials)
+        merged += ((tuple(scans[index] for index in places), one) for places, one in read.merged)
+    are_merged = {index for read in done for places, _ in read.merged for index in places}
+    for index, ranges in sorted(by_scan.items()):
+        if len(ranges) == parts[index]:
+            whole = {key: _whole(key, ranges) for key in scans[index].fields}
+            stored.append(((scans[index],), whole))
+            if index not in are_merged:
+                merged.append(((scans[index],), whole))
+    return Scanned(stored, merged)
+
+
+def _repeated(table: TableVersion, scans: Sequence[Scan]) -> frozenset[int]:
+    """Return the scans whose content several fragments have, such as a column of nulls alone.
+
+    That is stored by itself: nothing tells which fragments it was folded with.
+    """
+    if table.fold == 1:
+        return frozenset()
+    counts = Counter(group.fingerprint for group in table.groups)
+    return frozenset(index for index, scan in enumerate(scans) if counts[scan.fingerprint] > 1)
 
 
 def _whole(key: str, parts: Sequence[Mapping[str, bytes]]) -> bytes:

@@ -75,6 +75,10 @@ class Carry:
 Rewritten = tuple[tuple[ColumnGroup, ...], tuple[ColumnGroup, ...]]
 
 
+# By fragment, the sums that it is part of: their fragments and their fields.
+Joint = Mapping[Fingerprint, list[tuple[Fingerprints, frozenset[str]]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """`missing` pairs a column group with the fields of it that nothing covers."""
@@ -94,14 +98,15 @@ class Coverage:
                 keys[source] = _either(carry.fields, keys.get(source, NO_FIELDS))
         return keys
 
-    def joint_keys(self) -> dict[tuple[Fingerprint, str], Fingerprints]:
-        """Return keys of sums over several fragments without known parts, by member and field."""
-        joint: dict[tuple[Fingerprint, str], Fingerprints] = {}
+    def joint(self) -> Joint:
+        """Return the sums over several fragments without known parts, by member."""
+        joint: dict[Fingerprint, list[tuple[Fingerprints, frozenset[str]]]] = defaultdict(list)
         sums = [(item.fingerprints, item.fields) for item in self.reuse]
         sums += [(tuple(sorted(carry.new)), carry.fields) for carry in self.carries]
         for members, fields in sums:
             if len(members) > 1:
-                joint.update(((member, key), members) for member in members for key in fields)
+                for member in members:
+                    joint[member].append((members, fields))
         return joint
 
 
@@ -212,17 +217,15 @@ class _Known:
 
     index: PartialIndex
     carried: dict[Fingerprint, list[Carry]] = field(default_factory=dict)
-    joint: list[Carry] = field(default_factory=list)
+    joint: dict[Fingerprint, list[Carry]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for fingerprints, fields in self.index.groups.items():
-            self.joint.append(Carry((fingerprints,), fingerprints, fields))
+            self.learn(Carry((fingerprints,), fingerprints, fields))
 
     def learn(self, carry: Carry) -> None:
-        if len(carry.new) == 1:
-            self.carried.setdefault(carry.new[0], []).append(carry)
-        else:
-            self.joint.append(carry)
+        known = self.carried if len(carry.new) == 1 else self.joint
+        known.setdefault(carry.new[0], []).append(carry)
 
     def sources(
         self, old: Fingerprints, fields: frozenset[str]
@@ -230,7 +233,7 @@ class _Known:
         """The stored rows that sum up to all of `old`, with the fields for which they do."""
         stored_rows: list[Fingerprints] = []
         left = Counter(old)
-        for joint in self.joint:
+        for joint in chain.from_iterable(self.joint.get(one, ()) for one in dict.fromkeys(old)):
             members = Counter(joint.new)
             if fields <= joint.fields and members <= left:
                 stored_rows.extend(joint.sources)
@@ -473,7 +476,7 @@ class _Draft:
         self._fingerprints: dict[str, Mapping[int, Fingerprint]] = {}
         for fields, fingerprints in contents(table.groups).items():
             self._fingerprints.update(dict.fromkeys(fields, fingerprints))
-        self._joint = coverage.joint_keys()
+        self._joint = coverage.joint()
         fragments = {group.fragment_id for group in table.groups}
         self.groups = group_fragments(fragments, self._joint_fragments(), MOST_GROUPS)
         self.blocks = count_blocks(self.groups)
@@ -547,7 +550,14 @@ class _Draft:
             return False
         fingerprints = self._fingerprints[key]
         members = {fingerprints[fragment] for fragment in group}
-        return any(not members.issuperset(self._joint.get((member, key), ())) for member in members)
+        return any(not members.issuperset(self._sum_of(member, key)) for member in members)
+
+    def _sum_of(self, member: Fingerprint, key: str) -> Fingerprints:
+        """Return the fragments whose sum alone is known of a field, else this one by itself."""
+        for members, fields in self._joint.get(member, ()):
+            if key in fields:
+                return members
+        return (member,)
 
     def _ask(self, cell: _Cell, known: set[int], takers: _Takers) -> int:
         """Request the partials of all other fragments of a cell, and return how many there are."""
@@ -558,7 +568,7 @@ class _Draft:
         for fragment in self.groups[index]:
             if fragment in known:
                 continue
-            asked = self._joint.get((fingerprints[fragment], key), (fingerprints[fragment],))
+            asked = self._sum_of(fingerprints[fragment], key)
             if asked in joint:
                 continue
             if len(asked) > 1:
@@ -586,8 +596,9 @@ class _Draft:
 
     def _joint_fragments(self) -> Iterator[Sequence[int]]:
         fragment_of = {group.fingerprint: group.fragment_id for group in self._table.groups}
-        for fingerprints in set(self._joint.values()):
-            yield [fragment_of[fingerprint] for fingerprint in fingerprints]
+        sums = {members for of_one in self._joint.values() for members, _ in of_one}
+        for members in sums:
+            yield [fragment_of[member] for member in members]
 
 
 class _LastSummary:

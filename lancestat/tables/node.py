@@ -31,6 +31,7 @@ from lancestat.state.retention import GarbageReport
 from lancestat.state.store import StateReader
 from lancestat.state.values import table_identity
 from lancestat.tables.coverage import Rewritten
+from lancestat.tables.folding import fold_to_fit
 from lancestat.tables.judgement import (
     TableAssessment,
     TableChanges,
@@ -71,7 +72,8 @@ class TableObserver:
             return Blocked(table.name, kind, error)
 
     def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
-        return planned
+        budget = self.observed.spec.target.state_budget
+        return planned if budget is None else fold_to_fit(planned, budget)
 
     def _decided(self, table: Table) -> Action:
         full_refresh = self.observed.full_refresh

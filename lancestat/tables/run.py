@@ -39,6 +39,7 @@ from lancestat.tables.action import (
     ReadFragments,
     RestampStatistics,
     ReusePartials,
+    Scan,
     TableAction,
     TableVersion,
 )
@@ -48,10 +49,12 @@ from lancestat.tables.coverage import (
     Carry,
     Coverage,
     GroupPartials,
+    Reuse,
     RunningMerge,
     reuse_groups,
     store_summary,
 )
+from lancestat.tables.folding import fold_stored
 from lancestat.tables.relations import KeyResult, key_result
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
@@ -109,6 +112,8 @@ class TableWorkspace:
         # Whether the state had nothing of use for the table.
         self._is_new = action.verb == "analyze"
         self._coverage = Coverage((), (), ())
+        # What is stored of several fragments together.
+        self._folded: list[Reuse] = []
         self._at_hand: list[GroupPartials] = []
         self._room = _BYTES_KEPT
         self._total: _Merges = defaultdict(RunningMerge)
@@ -157,7 +162,12 @@ class TableWorkspace:
         for scan in stage.scans:
             _expect(self._total, scan.fields)
         for scanned in self._scan(self.node, self.table, stage):
-            for batch in _batches(scanned.scans):
+            self._folded += (
+                Reuse(_fingerprints(scans), scans[0].fields)
+                for scans, _ in scanned.stored
+                if len(scans) > 1
+            )
+            for batch in _batches(scanned.stored):
                 self._state.add_partials(self.table.identity, batch)
                 self._context.stored.update({self.node: len(batch)})
             for scans, encoded in scanned.merged:
@@ -298,10 +308,14 @@ class TableWorkspace:
             published=carrier.is_public,
         )
         try:
+            reuse = self._coverage.reuse
+            coverage = replace(self._coverage, reuse=(*reuse, *self._folded))
+            if self.table.fold > 1:
+                fold_stored(self._state, self.table, reuse)
             store_summary(
                 self._state,
                 self.table,
-                self._coverage,
+                coverage,
                 landed,
                 at_hand=self._at_hand,
                 is_new=self._is_new,
@@ -323,13 +337,17 @@ def _merged(merges: _Merges) -> dict[str, ColumnPartial]:
     return {key: merge.partial for key, merge in merges.items() if merge.partial is not None}
 
 
+def _fingerprints(scans: Iterable[Scan]) -> Fingerprints:
+    return tuple(sorted(scan.fingerprint for scan in scans))
+
+
 def _batches(scans: Iterable[ScanPartials]) -> Iterator[list[StoredPartials[bytes]]]:
     """Group what was scanned, so that the state gets few commits and a killed run keeps most."""
     batch: list[StoredPartials[bytes]] = []
     count = 0
-    for scan, partials in scans:
-        batch.append(StoredPartials((scan.fingerprint,), partials))
-        count += weight(scan.fields)
+    for some, partials in scans:
+        batch.append(StoredPartials(_fingerprints(some), partials))
+        count += weight(some[0].fields)
         if count >= PARTIALS_PER_COMMIT:
             yield batch
             batch, count = [], 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import lance
@@ -20,7 +20,7 @@ from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
-from lancestat.tables.analyze import Scanned, ScanPartials, SparkScanner
+from lancestat.tables.analyze import Scanned, SparkScanner
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import (
     EMPTY_PARTIAL,
@@ -98,9 +98,9 @@ def scanned(
     return decoded(scanner.scan("orders", work.table, work.scans))
 
 
-def scans_of(results: Iterable[Scanned]) -> list[ScanPartials]:
-    """Return the scans of results, each with its encoded partials."""
-    return [scan for scanned in results for scan in scanned.scans]
+def scans_of(results: Iterable[Scanned]) -> list[tuple[Scan, Mapping[str, bytes]]]:
+    """Return the scans of results, each with its encoded partials; none are folded."""
+    return [(scan, partials) for scanned in results for (scan,), partials in scanned.stored]
 
 
 def decoded(results: Iterable[Scanned]) -> list[tuple[Scan, dict[str, ColumnPartial]]]:

@@ -25,7 +25,7 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.lake.snapshot import ANALYSIS
 from lancestat.tables import analyze as partials_job
 from lancestat.tables.action import Scan
-from lancestat.tables.analyze import ProcessScanner, jobs, split
+from lancestat.tables.analyze import ProcessScanner, split
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
 from tests.examples import sample
@@ -156,7 +156,7 @@ def test_partials_do_not_depend_on_how_work_is_split(
 ) -> None:
     sizes = replace(ANALYSIS, per_core=40, lightest=lightest, heaviest=50_000, per_fragment=0)
     monkeypatch.setattr(partials_job, "split", partial(split, sizes=sizes))
-    monkeypatch.setattr(partials_job, "jobs", partial(jobs, limit=per_job))
+    monkeypatch.setattr(partials_job, "PARTIALS_PER_JOB", per_job)
     work = whole_table(table)
     finest = split(work.scans, 2, replace(sizes, lightest=1))
     parts = Counter(part.scan for item in finest for part in item)

@@ -273,7 +273,7 @@ def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
     assert isinstance(action, TableAction)
     assert action.reading is not None
     [scanned] = world.scan("orders", action.table, action.reading)
-    [(scan, partials)] = scanned.scans
+    [([scan], partials)] = scanned.stored
     stored = StoredPartials((scan.fingerprint,), partials)
     world.state.add_partials(action.table.identity, [stored])
     assert refusal(folder) == [OTHER_WORK]

@@ -139,7 +139,8 @@ class World:
             with pinned_reads(table.pin):
                 batches = fragment.to_batches(columns=columns)
                 partials = reduce_batches(batches, schema, requests)
-            yield Scanned.of([(scan, {key: encode(one) for key, one in partials.items()})])
+            stored = [((scan,), {key: encode(one) for key, one in partials.items()})]
+            yield Scanned(stored, stored)
 
     def published(self) -> dict[str, str]:
         """Return the published entries about the rows, without the stamps."""

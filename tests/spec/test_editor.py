@@ -154,6 +154,7 @@ PROJECT: dict[str, Any] = {
             "scratch": "t",
             "listen": "q",
             "budget": {"bytes": "100GB", "minutes": 30},
+            "state_budget": "20GB",
             "storage_options": {"aws_region": "r"},
             "catalogs": {"lake": {"impl": "rest", "properties": {"uri": "u"}}},
         }

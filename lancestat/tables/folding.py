@@ -1,0 +1,168 @@
+"""Folds the partials of fragments into those of groups, where a target bounds its state's size.
+
+Of folded fragments the state has one row. Where the content of one changes, the others are read
+again with it, so that no more are folded than the bound asks for, and never more than a group of
+the table's summary has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from lancestat.errors import StateTooSmall
+from lancestat.formats import count, size
+from lancestat.runs.actions import Action, Blocked, Figures, Skip
+from lancestat.state.partials import MOST_GROUPS
+from lancestat.state.store import LanceState
+from lancestat.state.values import StoredPartials, weight
+from lancestat.tables.action import TableAction, TableVersion
+from lancestat.tables.coverage import Fingerprints, Reuse, RunningMerge
+from lancestat.tables.statistics.partial import encode
+from lancestat.tables.stored import read_partials
+
+# The most that a partial with nothing beyond takes in the state, see `state.values.weight`.
+PARTIAL_BYTES = 1_600
+
+
+def fold_to_fit(planned: Mapping[str, Action], budget: int) -> Mapping[str, Action]:
+    """Return the actions of a plan, so that the partials of its tables fit a number of bytes.
+
+    As many fragments of each table are folded as of every other. Tables that are to be read are
+    blocked where even groups of their summaries, of which there are 512, do not fit.
+    """
+    demands = {name: demand for name, action in planned.items() if (demand := _demand(action))}
+    most = max((_most(fragments) for fragments, _ in demands.values()), default=1)
+    fold = 1
+    while _bytes(demands.values(), fold) > budget and fold < most:
+        fold *= 2
+    least = _bytes(demands.values(), fold)
+    if least > budget:
+        error = StateTooSmall(
+            f"the partials of these tables take {size(least)} in the state at least, "
+            f"and its target's state_budget is {size(budget)}",
+            hint="raise state_budget, or select fewer columns",
+        )
+        return {
+            name: Blocked(name, action.kind, error)
+            if isinstance(action, TableAction) and action.reading
+            else action
+            for name, action in planned.items()
+        }
+    return {
+        name: _folded(action, min(fold, _most(action.table.fragments)))
+        if isinstance(action, TableAction)
+        else action
+        for name, action in planned.items()
+    }
+
+
+def _demand(action: Action) -> tuple[int, int] | None:
+    """Return the fragments of a table, and the weight of the partials that each needs."""
+    match action:
+        case TableAction(table=table):
+            return table.fragments, weight(frozenset(table.needs))
+        case Skip(figures=Figures() as figures):
+            return figures.fragments_total, figures.columns
+    return None
+
+
+def _most(fragments: int) -> int:
+    """Return the most fragments of a table that are folded into one group: a power of two."""
+    return 1 << max(0, (fragments - 1) // MOST_GROUPS).bit_length()
+
+
+def _bytes(demands: Iterable[tuple[int, int]], fold: int) -> int:
+    return sum(
+        -(-fragments // min(fold, _most(fragments))) * partials * PARTIAL_BYTES
+        for fragments, partials in demands
+    )
+
+
+def _folded(action: TableAction, fold: int) -> TableAction:
+    if fold == 1:
+        return action
+    notes = action.notes
+    if action.reading:
+        each = action.table.size_bytes // max(1, action.table.fragments)
+        note = (
+            f"the state_budget folds partials of up to {count(fold, 'fragment')}: when rows of one "
+            f"change, all of them are read again, about {size(each * fold)}"
+        )
+        notes = (*notes, note)
+    return replace(action, table=replace(action.table, fold=fold), notes=notes)
+
+
+# Partials that one run folds at most, so that none takes long, and those that are read at once.
+_MOST_FOLDED = 65_536
+_FOLDED_AT_ONCE = 8_192
+
+# Stored rows that make up all of a range of fragments, and their fields.
+_Rows = tuple[list[Fingerprints], frozenset[str]]
+
+
+def fold_stored(state: LanceState, table: TableVersion, reuse: Sequence[Reuse]) -> None:
+    """Fold stored partials of fragments that a run found unchanged, the oldest first.
+
+    The newest range of fragments is left as it is: more are likely to come. What was folded expires
+    at the end of the run.
+    """
+    left, some, count = _MOST_FOLDED, list[_Rows](), 0
+    for rows in _to_fold(table, reuse):
+        some.append(rows)
+        count += len(rows[0]) * weight(rows[1])
+        if count >= min(left, _FOLDED_AT_ONCE):
+            _fold(state, table.identity, some)
+            left, some, count = left - count, [], 0
+            if left <= 0:
+                return
+    if some:
+        _fold(state, table.identity, some)
+
+
+def _fold(state: LanceState, table: str, groups: Sequence[_Rows]) -> None:
+    merges = [{key: RunningMerge(len(rows)) for key in fields} for rows, fields in groups]
+    keys: dict[Fingerprints, frozenset[str]] = {}
+    homes: dict[Fingerprints, list[int]] = defaultdict(list)
+    for number, (rows, fields) in enumerate(groups):
+        for fingerprints in rows:
+            keys[fingerprints] = keys.get(fingerprints, frozenset()) | fields
+            homes[fingerprints].append(number)
+    for stored in read_partials(state, table, keys):
+        for number in homes[stored.fingerprints]:
+            for key in groups[number][1] & stored.partials.keys():
+                merges[number][key].add(stored.partials[key], 1)
+    state.add_partials(
+        table,
+        [
+            StoredPartials(
+                tuple(sorted(chain.from_iterable(rows))),
+                {key: encode(merge.partial) for key, merge in of_group.items() if merge.partial},
+            )
+            for (rows, _), of_group in zip(groups, merges, strict=True)
+            # Of what is gone, nothing is folded.
+            if not any(merge.left for merge in of_group.values())
+        ],
+    )
+
+
+def _to_fold(table: TableVersion, reuse: Sequence[Reuse]) -> Iterator[_Rows]:
+    """Yield what is stored of each range of fragments in several rows, oldest first."""
+    counts = Counter(group.fingerprint for group in table.groups)
+    place = {group.fingerprint: group.fragment_id // table.fold for group in table.groups}
+    newest = max(place.values(), default=0)
+    fragments: Counter[tuple[int, frozenset[str]]] = Counter(
+        (group.fragment_id // table.fold, group.fields) for group in table.groups
+    )
+    rows: dict[tuple[int, frozenset[str]], list[Fingerprints]] = defaultdict(list)
+    for item in reuse:
+        places = {place.get(fingerprint, newest) for fingerprint in item.fingerprints}
+        is_once = all(counts[fingerprint] == 1 for fingerprint in item.fingerprints)
+        if len(places) == 1 and is_once:
+            rows[places.pop(), item.fields].append(item.fingerprints)
+    for (at, fields), items in sorted(rows.items(), key=lambda entry: entry[0][0]):
+        is_whole = sum(map(len, items)) == fragments[at, fields]
+        if at != newest and is_whole and len(items) > 1:
+            yield items, fields
