@@ -6,17 +6,24 @@ runs    A first run over 4,000 fragments of 250 rows and 30 columns, another aft
         appended, and one after a row of one fragment was deleted, on a Spark that is warm.
 plan    The planner over a table that exists as values only, at growing numbers of fragments. Each
         case runs in a process of its own, so that its peak memory is its own.
+driver  What the driver does beside the scan: it stores the partials of a first run over 100,000
+        fragments of 20 columns, with and without a `state_budget`, merges them and sums them up by
+        groups; and the same after 1,000 more fragments. The state is on disk, the table exists as
+        values only, and tasks are played by a few partials of real columns.
 state   The bytes of partials of real columns, and the time to encode, decode and merge them; what
         that makes for the whole table is multiplied, not measured.
 
-Times of `plan` and `state` are those of the processor.
+Times of `plan`, `driver` and `state` are those of the processor.
 """
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,7 +33,18 @@ from plan_huge import background, index_of, published, table_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lancestat.lake.history import Effect
+    from lancestat.lake.snapshot import Snapshot
+    from lancestat.state.store import LanceState
+    from lancestat.tables.action import ReadFragments, Scan, TableVersion
+    from lancestat.tables.analyze import Scanned, ScanPartials
+
 T = TypeVar("T")
+DRIVEN = {False: (100_000, 1_000), True: (1_100, 60)}
+DRIVEN_COLUMNS = 20
+# Where an encoded partial of 10,000 rows has their number: behind the form, the number of parts,
+# and the tag and length of this one.
+ROWS_AT = 7
 # At first, and appended.
 SMALL_FRAGMENTS = {False: (4_000, 1_000), True: (20, 10)}
 ROWS_EACH = 250
@@ -151,6 +169,152 @@ def plan(number: int, is_first: bool, folder: Path, tiny: bool) -> Measures:
     }
 
 
+def drivers(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """The driver's part of runs."""
+    for budget in ("no budget", "a budget"):
+        (folder / budget).mkdir()
+        for name, value in run_case(budget, folder / budget, tiny).items():
+            yield f"{budget}, {name}", value
+
+
+def drive(has_budget: bool, folder: Path, tiny: bool) -> Measures:
+    """Store, merge and sum up the partials of a first run, and of one after an append."""
+    from dataclasses import replace
+
+    from lancestat.lake.history import Effect
+    from lancestat.state.store import open_state
+    from lancestat.tables.folding import PARTIAL_BYTES
+
+    fragments, more = DRIVEN[tiny]
+    now = table_of(fragments + more, DRIVEN_COLUMNS)
+    before = replace(now, version=1, fragments=now.fragments[:fragments])
+    # As much as a part of the partials take.
+    part = 2 if tiny else 8
+    budget = fragments * DRIVEN_COLUMNS * PARTIAL_BYTES // part if has_budget else None
+    state = open_state(str(folder / "state"))
+    first_seconds, _ = timed(lambda: driven(state, before, None, (), budget))
+    index = state.partial_index("huge")
+    rows = len(index.singles) + len(index.groups)
+    each = sum(map(len, chain.from_iterable(encoded_partials()))) / 800
+    later = replace(now, config=published(before))
+    effects = (Effect.APPENDED,)
+    later_seconds, scanned = timed(lambda: driven(state, later, before, effects, budget))
+    assert scanned == more
+    return {
+        f"first run over {fragments:,} fragments, s": first_seconds,
+        "partials stored": rows * DRIVEN_COLUMNS,
+        "their size before Lance compresses them, GB": rows * DRIVEN_COLUMNS * each / 1e9,
+        f"after {more:,} more, s": later_seconds,
+        "peak MB": peak_megabytes(),
+    }
+
+
+def driven(
+    state: LanceState,
+    now: Snapshot,
+    before: Snapshot | None,
+    effects: Sequence[Effect],
+    budget: int | None,
+) -> int:
+    """Run the stages of a table but for reading and publishing; return the scans there were."""
+    from collections import Counter
+    from types import SimpleNamespace
+    from typing import Any, cast
+
+    from lancestat.errors import Location
+    from lancestat.spec.model import Table
+    from lancestat.tables.action import MergePartials, ReadFragments, ReusePartials, TableAction
+    from lancestat.tables.coverage import store_summary
+    from lancestat.tables.folding import fold_to_fit
+    from lancestat.tables.judgement import assess
+    from lancestat.tables.planner import NOTHING_STORED, decide
+    from lancestat.tables.run import TableWorkspace
+
+    assessment = assess(Table("huge", "huge.lance", Location("s.yml", 1, 1)), "huge", now, None)
+    index = state.partial_index("huge") if before else NOTHING_STORED
+    action = decide(assessment, background(now, before, index, *effects))
+    if budget is not None:
+        action = fold_to_fit({"huge": action}, budget)["huge"]
+    assert isinstance(action, TableAction)
+    context = SimpleNamespace(state=state, stored=Counter(), clock=lambda: now.committed_at)
+    work = TableWorkspace(cast("Any", context), action, played)
+    for stage in action.stages:
+        match stage:
+            case ReusePartials():
+                work.reuse(stage.coverage)
+            case ReadFragments():
+                work.read(stage)
+            case MergePartials():
+                work.merge(now.version)
+    store_summary(
+        state,
+        action.table,
+        work.coverage,
+        action.table.pin,
+        at_hand=work.at_hand,
+        is_new=before is None,
+    )
+    return len(action.scans)
+
+
+def played(node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
+    """Yield what the jobs of a stage would, of a few partials instead of the fragments' own."""
+    from itertools import groupby
+
+    from lancestat.state.partials import group_width
+    from lancestat.tables.analyze import PARTIALS_PER_JOB, Scanned, jobs
+
+    pool = encoded_partials()
+    width = group_width({group.fragment_id for group in table.groups})
+
+    def together(scans: Sequence[Scan], width: int) -> list[ScanPartials]:
+        groups = groupby(scans, key=lambda scan: scan.fragment_id // width)
+        return [
+            (
+                tuple(group),
+                {
+                    key: varied(pool[int(key.partition(":")[0]) % 4][number % len(pool[0])], number)
+                    for key in scans[0].fields
+                },
+            )
+            for number, group in groups
+        ]
+
+    for scans in jobs(stage.scans, PARTIALS_PER_JOB * table.fold):
+        yield Scanned(together(scans, table.fold), together(scans, width))
+
+
+def varied(encoded: bytes, number: int) -> bytes:
+    """Return a partial of another number of rows: Lance stores equal bytes once."""
+    body = encoded[:ROWS_AT] + struct.pack("<H", 256 + number % 60_000) + encoded[ROWS_AT + 2 : -4]
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+@cache
+def encoded_partials() -> list[list[bytes]]:
+    """Return partials of four types of columns, 200 of each, encoded."""
+    import numpy as np
+    import pyarrow as pa
+
+    from lancestat.tables.statistics.kernel import analyze
+    from lancestat.tables.statistics.partial import encode
+
+    made: list[list[bytes]] = [[], [], [], []]
+    for start in range(200):
+        numbers = np.arange(start * 9_973, start * 9_973 + 10_000)
+        rows = pa.table(
+            {
+                "integer": pa.array(numbers),
+                "text": pa.array([f"value {number}" for number in numbers]),
+                "double": pa.array(numbers / 7),
+                "date": pa.array((numbers % 20_000).astype("i4")).cast(pa.date32()),
+            }
+        )
+        for column, one in zip(made, analyze(rows.to_batches(), rows.schema).values(), strict=True):
+            column.append(encode(one))
+    return made
+
+
 def state(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """Partials of columns of four types, all values different."""
     yield from run_case("partials", folder, tiny).items()
@@ -200,7 +364,12 @@ def partials(folder: Path, tiny: bool) -> Measures:
     }
 
 
-CASES = {"partials": partials, "runs": small_fragments} | {
+CASES = {
+    "partials": partials,
+    "runs": small_fragments,
+    "no budget": partial(drive, False),
+    "a budget": partial(drive, True),
+} | {
     f"{what} {number}": partial(plan, number, what == "first")
     for number in range(len(FRAGMENTS[False]))
     for what in ("first", "appended")
@@ -208,4 +377,4 @@ CASES = {"partials": partials, "runs": small_fragments} | {
 
 
 if __name__ == "__main__":
-    run(__doc__, {"runs": runs, "plan": plans, "state": state}, CASES)
+    run(__doc__, {"runs": runs, "plan": plans, "driver": drivers, "state": state}, CASES)

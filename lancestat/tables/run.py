@@ -102,7 +102,7 @@ class TableWorkspace:
 
     It merges what covers the table, each (fragment, column) once, holding one partial per column.
     `record` is what the state is to remember, of the version that the statistics stand for once
-    published.
+    published; `at_hand` are partials for the table's summary.
     """
 
     def __init__(self, context: RunContext, action: TableAction, scan: ScanTable) -> None:
@@ -114,7 +114,7 @@ class TableWorkspace:
         self._coverage = Coverage((), (), ())
         # What is stored of several fragments together.
         self._folded: list[Reuse] = []
-        self._at_hand: list[GroupPartials] = []
+        self.at_hand: list[GroupPartials] = []
         self._room = _BYTES_KEPT
         self._total: _Merges = defaultdict(RunningMerge)
         self._carried: list[tuple[Carry, _Merges]] = []
@@ -155,7 +155,7 @@ class TableWorkspace:
         """Keep partials of fragments for the table's summary, as far as there is room."""
         self._room -= sum(len(partial.sketch.content) for partial in partials.values())
         if self._room >= 0:
-            self._at_hand.append((group, partials))
+            self.at_hand.append((group, partials))
 
     def read(self, stage: ReadFragments) -> None:
         """Read fragments, storing their partials on the way, so that a killed run keeps most."""
@@ -282,6 +282,11 @@ class TableWorkspace:
             add_partials(self._state, self.table.identity, carried)
         return merged
 
+    @property
+    def coverage(self) -> Coverage:
+        """What is known of the fragments now, from before and of what was read together."""
+        return replace(self._coverage, reuse=(*self._coverage.reuse, *self._folded))
+
     def publish(self, stage: PublishStatistics, *, even_late: bool) -> bool:
         """Publish the statistics, and return whether they stand; if not the table has moved on.
 
@@ -308,16 +313,14 @@ class TableWorkspace:
             published=carrier.is_public,
         )
         try:
-            reuse = self._coverage.reuse
-            coverage = replace(self._coverage, reuse=(*reuse, *self._folded))
             if self.table.fold > 1:
-                fold_stored(self._state, self.table, reuse)
+                fold_stored(self._state, self.table, self._coverage.reuse)
             store_summary(
                 self._state,
                 self.table,
-                coverage,
+                self.coverage,
                 landed,
-                at_hand=self._at_hand,
+                at_hand=self.at_hand,
                 is_new=self._is_new,
             )
         except StateError as error:
