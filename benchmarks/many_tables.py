@@ -23,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -103,6 +102,8 @@ def write_table(path: Path, number: int) -> None:
 
 def make(folder: Path) -> Measures:
     """Run the project once, and give each table a past with other numbers of rows."""
+    from lancestat.state.history import HistoryPoint
+
     project = load(folder)
     seconds, result = timed(project.run)
     failed = [node for node in result.nodes if node.message]
@@ -112,11 +113,12 @@ def make(folder: Path) -> Measures:
         rows = ROWS - 2 * (POINTS - number)
         project.state.add_history(
             [
-                replace(
-                    point,
-                    run_id=f"run-{number}",
-                    at=point.at - timedelta(hours=20 * (POINTS - number)),
-                    figures=past_figures(point.figures, rows, number),
+                HistoryPoint.of(
+                    point.key,
+                    point.node,
+                    f"run-{number}",
+                    point.at - timedelta(hours=20 * (POINTS - number)),
+                    past_figures(point.figures, rows, number),
                 )
                 for point in newest
             ]

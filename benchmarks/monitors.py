@@ -143,7 +143,7 @@ def _last_day(habits: Habits) -> date:
 
 def _verdict(watched: Watched, loads: list[Load], now: datetime) -> CheckVerdict:
     points = [
-        HistoryPoint(
+        HistoryPoint.of(
             "key", "t", "run", load.at, {"rows": load.rows, "columns": load.columns, "schema": "s"}
         )
         for load in loads

@@ -63,9 +63,10 @@ def history_lines(view: views.HistoryView, page: views.Page) -> list[str]:
     rows = [
         [
             instant(point.at, with_seconds=True),
-            *(_figure(point.figures.get(name), text) for name, text in _OVER_TIME.items()),
+            *(_figure(figures.get(name), text) for name, text in _OVER_TIME.items()),
         ]
         for point in listed
+        for figures in [point.decoded()[0]]
     ]
     head = ["at", *(name.replace("_bytes", "").replace("_", " ") for name in _OVER_TIME)]
     lines = [paint(f"History of {view.table}", "title"), ""]
@@ -94,7 +95,7 @@ def _changes(view: views.HistoryView, page: views.Page) -> list[str]:
     """Return what became of columns from the first to the last run that has them."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for point in view.points:
-        for name, figures in point.figures.get("columns", {}).items():
+        for name, figures in point.decoded()[1].by_name().items():
             found.setdefault(name, []).append(figures)
     rows = [
         [

@@ -175,10 +175,10 @@ def _show(view: views.ShowView, page: views.Page) -> Payload:
 def _history(view: views.HistoryView, page: views.Page) -> Payload:
     history = [
         {
-            "version": point.figures.get("version"),
+            "version": None,
             "computed_at": format_instant(point.at),
             "run_id": point.run_id or None,
-            **{name: value for name, value in point.figures.items() if name != "version"},
+            **point.figures,
         }
         for point in view.points
     ]

@@ -17,6 +17,7 @@ from lancestat.redact import Audience, Redactor
 from lancestat.report.checks import CheckReport
 from lancestat.report.history import HISTORY, history_rows
 from lancestat.report.joins import JoinReporter
+from lancestat.report.monitors import monitors_of
 from lancestat.report.rows import CellType, Row, RowShape
 from lancestat.report.tables import TableReport, TableReporter
 from lancestat.report.values import (
@@ -31,7 +32,7 @@ from lancestat.runs.result import NodeResult, PastRun
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
 from lancestat.spec.redaction import redacted_node
-from lancestat.state.history import HistoryPoint
+from lancestat.state.history import HistoryPoint, spread
 from lancestat.state.store import StateReader
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
 from lancestat.tables.table_status import TableStatus
@@ -320,21 +321,28 @@ def gather(
     nodes, spec = observed.nodes, observed.spec
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
     now = clock()
+    of_interest = [node for node in nodes if with_history or monitors_of(node, spec)]
+    keys = [NODE_TYPES[node.kind.value].record_key(node) for node in of_interest]
+    histories = state.history(keys) if keys else {}
     reporters = {
         kind: REPORTERS.get(kind, Reporter)(
-            plan, observed, now, with_fragments=with_fragments, with_histograms=with_histograms
+            plan,
+            observed,
+            now,
+            histories,
+            with_fragments=with_fragments,
+            with_histograms=with_histograms,
         )
         for kind in NODE_TYPES
     }
-
-    histories = state.history(most=_POINTS_SHOWN) if with_history else {}
 
     def report(node: Node) -> NodeReport:
         reporter = reporters[node.kind.value]
         node_report = reporter.report(node, outcomes.get(node.name, ()))
         if with_history:
             key = NODE_TYPES[node.kind.value].record_key(node)
-            node_report = replace(node_report, history=histories.get(key, ()))
+            points = spread(histories.get(key, ()), _POINTS_SHOWN)
+            node_report = replace(node_report, history=points)
         return _without_secrets(node_report, spec.redactor)
 
     reports: list[NodeReport] = []

@@ -34,15 +34,18 @@ def recorded_history(
 
     Runs before the first that kept a history count as far as their records are still there.
     """
-    kept = state.history(keys)
+    kept = {
+        key: tuple(point for point in points if point.decoded()[0])
+        for key, points in state.history(keys).items()
+    }
     past: dict[str, list[HistoryPoint]] = {}
     for kind, decode, figures_of in _RECORDED:
         for key, records in state.past_records(kind, decode).items():
             if keys is not None and key not in keys:
                 continue
-            first = kept[key][0].at if key in kept else None
+            first = kept[key][0].at if kept.get(key) else None
             past[key] = [
-                HistoryPoint(
+                HistoryPoint.of(
                     key,
                     run.nodes[0].node,
                     run.run_id,
@@ -72,7 +75,7 @@ def with_versions(
 
     Rows and fragments are those of each version, and columns what it has published of itself.
     """
-    first = min((point.figures["version"] for point in history), default=snapshot.version + 1)
+    first = min((point.decoded()[0]["version"] for point in history), default=snapshot.version + 1)
     try:
         before = [*_versions(key, node, snapshot, first, options)]
     except LakeError as error:
@@ -100,7 +103,7 @@ def _versions(
                 "bytes_read": None,
                 "seconds": None,
             }
-            yield HistoryPoint(key, node, "", version.committed_at, figures)
+            yield HistoryPoint.of(key, node, "", version.committed_at, figures)
 
 
 _TEXT, _COUNT, _NUMBER = CellType.TEXT, CellType.COUNT, CellType.NUMBER
@@ -135,14 +138,8 @@ def history_rows(points: Iterable[HistoryPoint]) -> Iterator[Row]:
     """A row per node and run, and one for each column of a table, in which `column` is set."""
     for point in points:
         head: Row = {"node": point.node, "run_id": point.run_id or None, "at": point.at}
-        yield {**head, **{name: point.figures.get(name) for name in _OF_NODE}}
-        for column, figures in columns_of(point).items():
+        own, columns = point.decoded()
+        yield {**head, **{name: own.get(name) for name in _OF_NODE}}
+        for column, figures in columns.by_name().items():
             of_column = {name: figures.get(name) for name in _OF_COLUMN}
-            version = point.figures.get("version")
-            yield {**head, "column": column, "version": version, **of_column}
-
-
-def columns_of(point: HistoryPoint) -> Mapping[str, Mapping[str, Any]]:
-    """Return the statistics of a table's columns in one run, by their keys in JSON."""
-    columns = point.figures.get("columns")
-    return columns if isinstance(columns, dict) else {}
+            yield {**head, "column": column, "version": own.get("version"), **of_column}

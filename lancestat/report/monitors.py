@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 from statistics import median
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from lancestat.formats import age, count, named, share
-from lancestat.report.history import columns_of
+from lancestat.spec.model import Node, ProjectSpec, Table
 from lancestat.spec.monitors import (
     Anomalies,
     ColumnAnomalies,
@@ -22,9 +21,18 @@ from lancestat.spec.monitors import (
     Monitor,
     SchemaChanges,
     VolumeAnomalies,
+    with_shared,
 )
-from lancestat.state.history import NEWEST_KEPT, HistoryPoint
-from lancestat.tables.anomalies import LEAST_PAST, Expected, Sample, Values, expected, usual_ranges
+from lancestat.state.history import NEWEST_KEPT, ColumnFigures, HistoryPoint, column_series
+from lancestat.tables.anomalies import (
+    LEAST_PAST,
+    Expected,
+    Sample,
+    Values,
+    expected,
+    surely_usual,
+    usual_ranges,
+)
 from lancestat.tables.expectations import CheckResult, CheckVerdict
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.stored import SCHEMA_DIGITS
@@ -39,15 +47,20 @@ _Judged = tuple[CheckVerdict, str]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A table after a load: when, its rows, and the figures of its columns by name.
+    """A table after a load: when, its rows, and the figures of its columns.
 
     `schema` is the beginning of its hash, None where it is not known.
     """
 
     at: datetime
     rows: int
-    columns: Any
+    columns: ColumnFigures
     schema: str | None
+
+
+def monitors_of(node: Node, spec: ProjectSpec) -> tuple[Monitor, ...]:
+    """Return what is watched of a node: of tables alone there are monitors."""
+    return with_shared(node.monitors, spec.monitors) if isinstance(node, Table) else ()
 
 
 def monitor_checks(
@@ -57,29 +70,38 @@ def monitor_checks(
     now: datetime,
 ) -> tuple[CheckResult, ...]:
     """Return what monitors find of a table, given its history, the oldest first."""
-    states = [*_states(history, assessment)]
-    return tuple(_checked(monitor, states, assessment, now) for monitor in monitors)
+    periods = [m.watched.training_period for m in monitors if isinstance(m.watched, Anomalies)]
+    since = now - max(periods, default=timedelta())
+    # What lies before is decoded only where it says when the schema changed.
+    recent = [point for point in history if point.at >= since] or history[-1:]
+    states = [*_states(recent, assessment)]
+    return tuple(_checked(monitor, states, history, assessment, now) for monitor in monitors)
 
 
 def _states(history: Sequence[HistoryPoint], assessment: TableAssessment) -> Iterator[Loaded]:
     """Yield the table as each run found it, and as it is now where no run has seen that."""
     last: Loaded | None = None
     for point in history:
-        rows = point.figures.get("rows")
+        own, columns = point.decoded()
+        rows = own.get("rows")
         if isinstance(rows, int):
-            yield (last := Loaded(point.at, rows, columns_of(point), point.figures.get("schema")))
+            yield (last := Loaded(point.at, rows, columns, own.get("schema")))
     snapshot = assessment.snapshot
     schema, at = assessment.schema_hash[:SCHEMA_DIGITS], snapshot.committed_at
     if last is not None and at is not None and (snapshot.rows, schema) != (last.rows, last.schema):
-        yield Loaded(max(at, last.at), snapshot.rows, {}, schema)
+        yield Loaded(max(at, last.at), snapshot.rows, ColumnFigures(), schema)
 
 
 def _checked(
-    monitor: Monitor, states: Sequence[Loaded], assessment: TableAssessment, now: datetime
+    monitor: Monitor,
+    states: Sequence[Loaded],
+    history: Sequence[HistoryPoint],
+    assessment: TableAssessment,
+    now: datetime,
 ) -> CheckResult:
     match monitor.watched:
         case SchemaChanges():
-            verdict, detail = _schema(states, assessment)
+            verdict, detail = _schema(states, history, assessment)
         case VolumeAnomalies() as settings:
             verdict, detail = _volume(settings, _recent(states, settings, now), now)
         case FreshnessAnomalies() as settings:
@@ -101,29 +123,45 @@ def _is_load(before: Loaded, after: Loaded) -> bool:
     """Whether rows have changed: their number, or what both runs know of columns."""
     if before.rows != after.rows:
         return True
-    return before.columns != after.columns and any(
-        value != before.columns[name].get(key, value)
-        for name, column in after.columns.items()
-        if name in before.columns
+    if before.columns == after.columns:
+        return False
+    old, new = before.columns.by_name(), after.columns.by_name()
+    return any(
+        value != old[name].get(key, value)
+        for name, column in new.items()
+        if name in old
         for key, value in column.items()
     )
 
 
-def _schema(states: Sequence[Loaded], assessment: TableAssessment) -> _Judged:
-    if len(states) < 2:
-        return _too_few("runs", len(states), 2)
+def _schema(
+    states: Sequence[Loaded], history: Sequence[HistoryPoint], assessment: TableAssessment
+) -> _Judged:
+    at = _last_change(states)
+    if at is None:
+        # It may have been before.
+        states = [*_states(history, assessment)]
+        if len(states) < 2:
+            return _too_few("runs", len(states), 2)
+        at = _last_change(states) or 1
     # A change is told until the table changes again.
-    at = next((n for n in range(len(states) - 1, 0, -1) if _is_new(*states[n - 1 : n + 1])), 1)
     before, after = states[at - 1 : at + 1]
     if before.schema is None or before.schema == after.schema:
         return CheckVerdict.PROVED, "the schema is as it was before the last change of the table"
     names = {field.name for field in assessment.snapshot.fields}
-    gone = sorted(before.columns.keys() - names)
-    new = sorted(names - before.columns.keys()) if before.columns else []
+    known = set(before.columns.names)
+    gone = sorted(known - names)
+    new = sorted(names - known) if known else []
     parts = [f"without {named(gone[:_NAMED])}"] if gone else []
     parts += [f"with {named(new[:_NAMED])}"] if new else []
     what = f": {', '.join(parts)}" if parts else ""
     return CheckVerdict.REFUTED, f"the schema has changed, {_since(after.at)}{what}"
+
+
+def _last_change(states: Sequence[Loaded]) -> int | None:
+    """Return the place of the last state unlike the one before, None where all are alike."""
+    places = range(len(states) - 1, 0, -1)
+    return next((n for n in places if _is_new(states[n - 1], states[n])), None)
 
 
 def _is_new(before: Loaded, after: Loaded) -> bool:
@@ -268,99 +306,52 @@ def _log_seconds(gap: timedelta) -> float:
     return math.log(max(gap.total_seconds(), 1.0))
 
 
-_Column = Mapping[str, Any]
-# The figure of a column in several states, given the column in each; NaN where it is not known.
-_ValuesOf = Callable[[Sequence[Loaded], Sequence[_Column]], list[float]]
-_NOTHING: _Column = MappingProxyType({})
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A figure of a column: its key in the history, what it is called, and its text.
+
+    Differences mean nothing below `least`, and below the share `relative` of the figure.
+    """
+
+    key: str
+    title: str
+    least: float
+    relative: float
+    text: Callable[[float], str]
+    is_growth: bool = False
 
 
-def _shares_of_nulls(states: Sequence[Loaded], columns: Sequence[_Column]) -> list[float]:
-    counts = (
-        (state.rows, column.get("null_count"))
-        for state, column in zip(states, columns, strict=True)
-    )
-    return [math.nan if nulls is None or not rows else nulls / rows for rows, nulls in counts]
-
-
-def _numbers(key: str) -> _ValuesOf:
-    """Return what finds a number of a column in several states."""
-
-    def of(states: Sequence[Loaded], columns: Sequence[_Column]) -> list[float]:
-        texts = [column.get(key) for column in columns]
-        # Most are the same again and again.
-        numbers = {text: _number(text) for text in set(texts)}
-        return [numbers[text] for text in texts]
-
-    return of
-
-
-def _number(text: Any) -> float:
-    """Return a finite number, NaN for everything else."""
-    try:
-        value = math.nan if text is None else float(text)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
-
-
-# Of a column: what it is called, its figure in each state, whether its growth is watched in place
-# of itself, the least differences that mean something given the figure, and its text.
-_Figure = tuple[
-    str,
-    _ValuesOf,
-    bool,
-    Callable[[float], float],
-    Callable[[float], str],
-]
-_FIGURES: Sequence[_Figure] = (
-    ("share of nulls", _shares_of_nulls, False, lambda level: 0.005, lambda v: share(max(v, 0.0))),
+_FIGURES = (
+    _Figure("null_count", "share of nulls", 0.005, 0.0, lambda v: share(max(v, 0.0))),
     # Sketches are off by a few percent.
-    (
-        "growth of distinct values",
-        _numbers("distinct_count"),
-        True,
-        lambda level: max(1.0, 0.03 * abs(level)),
-        _signed,
+    _Figure("distinct_count", "growth of distinct values", 1.0, 0.03, _signed, is_growth=True),
+    _Figure(
+        "max", "growth of the greatest value", 1e-9, 0.01, lambda v: f"{v:+,.6g}", is_growth=True
     ),
-    (
-        "growth of the greatest value",
-        _numbers("max"),
-        True,
-        lambda level: max(1e-9, 0.01 * abs(level)),
-        lambda v: f"{v:+,.6g}",
-    ),
-    (
-        "growth of the least value",
-        _numbers("min"),
-        True,
-        lambda level: max(1e-9, 0.01 * abs(level)),
-        lambda v: f"{v:+,.6g}",
-    ),
-    (
-        "mean length",
-        _numbers("avg_len"),
-        False,
-        lambda level: max(0.5, 0.02 * abs(level)),
-        lambda v: f"{v:,.6g}",
-    ),
+    _Figure("min", "growth of the least value", 1e-9, 0.01, lambda v: f"{v:+,.6g}", is_growth=True),
+    _Figure("avg_len", "mean length", 0.5, 0.02, lambda v: f"{v:,.6g}"),
 )
+_NULLS = 0
+_IS_GROWTH = np.array([figure.is_growth for figure in _FIGURES])
 
 
 def _columns(settings: ColumnAnomalies, states: Sequence[Loaded], now: datetime) -> _Judged:
     # What no run has seen has no figures of columns.
-    buckets = _Buckets.of([state for state in states if state.columns], now)
-    known = buckets.states[-1].columns if buckets.states else {}
-    names = [name for name in settings.columns or known if name in known]
-    series, samples, levels = _series(buckets, names)
-    past = max((np.count_nonzero(~np.isnan(row)) - 1 for row in samples), default=0)
+    buckets = _Buckets.of([state for state in states if state.columns.names], now)
+    known = buckets.states[-1].columns.names if buckets.states else ()
+    names = [*known] if settings.columns is None else [n for n in settings.columns if n in known]
+    series, samples, levels = _series(buckets.states, names)
+    past = int((~np.isnan(samples)).sum(axis=1).max(initial=1)) - 1
     if past < LEAST_PAST:
         return _too_few(f"{buckets.noun} before the last", past, LEAST_PAST)
     found = []
     weekdays = np.array([state.at.weekday() for state in buckets.states[1:]])
     for place, (low, high), value in sorted(_unusual(settings, series, samples, levels, weekdays)):
-        name, (title, _, _, _, text) = series[place]
-        span = f"{text(low)} to {text(high)}"
-        found.append(f"{title} of {name} is {text(value)}, usual are {span}")
+        name, figure = series[place]
+        text = figure.text
+        found.append(
+            f"{figure.title} of {name} is {text(value)}, usual are {text(low)} to {text(high)}"
+        )
     if not found:
         what = f"{count(len(series))} figures of {count(len(names), 'column')}"
         return CheckVerdict.PROVED, f"{what} are as in {count(past)} {buckets.noun}"
@@ -369,21 +360,42 @@ def _columns(settings: ColumnAnomalies, states: Sequence[Loaded], now: datetime)
 
 
 def _series(
-    buckets: _Buckets, names: Sequence[str]
+    states: Sequence[Loaded], names: Sequence[str]
 ) -> tuple[Sequence[tuple[str, _Figure]], Values, Values]:
     """Return the figures of columns of which there are any, their samples, and their levels.
 
     Samples have a row for each figure, and NaN for buckets that do not have it.
     """
-    states, figures = buckets.states, [(name, figure) for name in names for figure in _FIGURES]
-    if len(states) < 2 or not figures:
+    if len(states) < 2 or not names:
         return [], np.empty((0, 0)), np.empty(0)
-    columns = {name: [state.columns.get(name, _NOTHING) for state in states] for name in names}
-    values = np.array([figure[1](states, columns[name]) for name, figure in figures])
-    is_growth = np.array([figure[2] for _, figure in figures])
-    samples = np.where(is_growth[:, None], np.diff(values), values[:, 1:])
-    there = np.flatnonzero(~np.isnan(samples).all(axis=1) & ~np.isnan(values[:, -1]))
-    return [figures[place] for place in there], samples[there], values[there, -1]
+    columns = [state.columns for state in states]
+    values = np.empty((len(names), len(_FIGURES), len(states)))
+    for place, figure in enumerate(_FIGURES):
+        for of_column, row in zip(values, column_series(columns, names, figure.key), strict=True):
+            of_column[place] = _numbers(row)
+    rows = np.array([state.rows for state in states], np.float64)
+    values[:, _NULLS] /= np.where(rows > 0, rows, math.nan)
+    samples = np.where(_IS_GROWTH[:, None], np.diff(values), values[:, :, 1:])
+    there = ~np.isnan(samples).all(axis=2) & ~np.isnan(values[:, :, -1])
+    figures = [(names[column], _FIGURES[place]) for column, place in np.argwhere(there).tolist()]
+    return figures, samples[there], values[there, -1]
+
+
+def _numbers(values: Sequence[Any]) -> float | list[float]:
+    """Return the numbers of several states; one where they are all the same, as most are."""
+    if values.count(values[0]) == len(values):
+        return _number(values[0])
+    numbers = {value: _number(value) for value in set(values)}
+    return [numbers[value] for value in values]
+
+
+def _number(value: Any) -> float:
+    """Return a finite number, NaN for everything else."""
+    try:
+        number = math.nan if value is None else float(value)
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def _unusual(
@@ -394,6 +406,9 @@ def _unusual(
     weekdays: Values,
 ) -> Iterator[tuple[int, tuple[float, float], float]]:
     """Yield the places of series whose last value is unusual, with what is usual and that value."""
+    least, relative = np.array([(figure.least, figure.relative) for _, figure in series]).T
+    noise = np.maximum(least, relative * np.abs(levels))
+    how: dict[str, Any] = {"sensitivity": settings.anomaly_sensitivity, "checks": len(series)}
     # Series that the same buckets have are looked at together.
     alike: dict[bytes, list[int]] = {}
     for place, known in enumerate(~np.isnan(samples)):
@@ -401,14 +416,15 @@ def _unusual(
     for mask, places in alike.items():
         known = np.frombuffer(mask, np.bool_)
         *_, last = days = weekdays[known]
-        past, values = samples[places][:, known].T[:-1], samples[places][:, known][:, -1]
+        rows = samples[places][:, known].T
+        past, values = rows[:-1], rows[-1]
         if len(past) < LEAST_PAST:
             continue
-        noise = np.array([series[place][1][3](levels[place].item()) for place in places])
-        sensitivity = settings.anomaly_sensitivity
-        low, high = usual_ranges(
-            past, days[:-1], last, sensitivity=sensitivity, checks=len(series), noise=noise
-        )
+        doubtful = np.flatnonzero(~surely_usual(past, values, noise=noise[places], **how))
+        if not len(doubtful):
+            continue
+        past, values, noises = past[:, doubtful], values[doubtful], noise[places][doubtful]
+        low, high = usual_ranges(past, days[:-1], last, noise=noises, **how)
         for number in np.flatnonzero((values < low) | (values > high)):
             usual = low[number].item(), high[number].item()
-            yield places[number], usual, values[number].item()
+            yield places[doubtful[number]], usual, values[number].item()

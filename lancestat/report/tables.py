@@ -17,7 +17,7 @@ from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.fragments import FragmentStatistics, load_groups_of_tables
 from lancestat.report.expectations import checks_of, failed_checks, other_tables, referred
-from lancestat.report.monitors import monitor_checks
+from lancestat.report.monitors import monitor_checks, monitors_of
 from lancestat.report.relations import groups_of, refuted, relations_of
 from lancestat.report.values import (
     Health,
@@ -34,8 +34,6 @@ from lancestat.runs.actions import STATE_LACKS
 from lancestat.runs.result import NodeCheck, PastRun
 from lancestat.spec.expectations import Severity
 from lancestat.spec.model import Freshness, Node, Table, tables_of
-from lancestat.spec.monitors import Monitor, with_shared
-from lancestat.state.history import HistoryPoint
 from lancestat.state.values import PartialIndex, partial_key, table_identity
 from lancestat.tables.coverage import cover
 from lancestat.tables.expectations import CheckResult, CheckVerdict
@@ -258,14 +256,10 @@ class TableReporter(Reporter):
     """Makes reports of tables from what was observed; what a run would do is not asked for."""
 
     indexes: Mapping[str, PartialIndex] = MappingProxyType({})
-    histories: Mapping[str, Sequence[HistoryPoint]] = MappingProxyType({})
     groups: Mapping[str, FragmentStatistics] = MappingProxyType({})
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read what the state has of all tables among some nodes in one pass."""
-        watched = [table for table in tables_of(nodes) if self._monitors(table)]
-        if watched:
-            self.histories = self.observed.state.history([table_identity(t.uri) for t in watched])
         if self.with_fragments:
             identities = frozenset(table_identity(table.uri) for table in tables_of(nodes))
             self.indexes = self.observed.state.partial_indexes(identities)
@@ -314,14 +308,13 @@ class TableReporter(Reporter):
         assessment = TableObserver(self.observed).assess(table)
         index = self.indexes.get(assessment.identity)
         fragments, covered = fragment_coverage(assessment, index) if index else ((), None)
-        state, other = self.observed.state, other_tables(self.observed)
+        spec, state, other = self.observed.spec, self.observed.state, other_tables(self.observed)
         relations = relations_of(assessment, self._groups, other)
-        redactor = self.observed.spec.redactor
-        status = table_status(assessment, self.now, covered, redactor, relations)
+        status = table_status(assessment, self.now, covered, spec.redactor, relations)
         history = self.histories.get(assessment.identity, ())
         checks = (
             *checks_of(assessment, state, self._groups, other),
-            *monitor_checks(self._monitors(table), history, assessment, self.now),
+            *monitor_checks(monitors_of(table, spec), history, assessment, self.now),
         )
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
@@ -348,9 +341,6 @@ class TableReporter(Reporter):
             checks=checks,
             runs=runs,
         )
-
-    def _monitors(self, table: Table) -> tuple[Monitor, ...]:
-        return with_shared(table.monitors, self.observed.spec.monitors)
 
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observed.spec.options.of(snapshot.uri)

@@ -102,7 +102,8 @@ def runs_by_node(state: StateReader, target: str, limit: int, kind: str | None =
 class Reporter:
     """Makes reports of nodes from an observed plan; may be shared by threads.
 
-    A kind of which more is known than what a run would do has a reporter of its own.
+    A kind of which more is known than what a run would do has a reporter of its own. `histories`
+    are those of nodes by the keys of their records, also where they are not to be in the report.
     `with_fragments` and `with_histograms` ask for those of tables, too.
     """
 
@@ -111,6 +112,7 @@ class Reporter:
         plan: Plan,
         observed: Observed,
         now: datetime,
+        histories: Mapping[str, Sequence[HistoryPoint]],
         *,
         with_fragments: bool = False,
         with_histograms: bool = False,
@@ -118,6 +120,7 @@ class Reporter:
         self.actions = {action.node: action for action in plan.actions}
         self.observed = observed
         self.now = now
+        self.histories = histories
         self.with_fragments = with_fragments
         self.with_histograms = with_histograms
 

@@ -219,7 +219,7 @@ class RunRecorder:
             self.state.add_run(replace(run, nodes=nodes))
             self.state.add_history(
                 [
-                    HistoryPoint(
+                    HistoryPoint.of(
                         node.record[0],
                         node.result.name,
                         run.run_id,

@@ -1,19 +1,22 @@
 """The history of nodes: what each run found of them, thinned with age.
 
-A row has the figures of one node in one run, as compressed JSON. Of each node the newest rows are
-kept, and of older ones the last of each day, week and month, as far back as `_TIERS` says.
+A row has the figures of one node in one run, as compressed JSON: an array of the node's own, the
+names of its columns, and the values of each figure in the order of these names. Of each node the
+newest rows are kept, and of older ones the last of each day, week and month, as far back as
+`_TIERS` says.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from typing_extensions import Self
 
 from lancestat.formats import string_literal
 from lancestat.state.stored_table import commit_order
@@ -23,18 +26,91 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 
+_Column = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFigures:
+    """Figures of columns: `values` has those of a figure in the order of `names`, None for none."""
+
+    names: Sequence[str] = ()
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, _Column]) -> Self:
+        """Return the figures of columns by name."""
+        # A column with many figures says in which order they come.
+        longest_first = sorted(columns.values(), key=len, reverse=True)
+        keys = dict.fromkeys(key for column in longest_first for key in column)
+        return cls(
+            list(columns), {key: [column.get(key) for column in columns.values()] for key in keys}
+        )
+
+    def by_name(self) -> dict[str, dict[str, Any]]:
+        """Return the figures of each column, as far as they are known."""
+        columns: dict[str, dict[str, Any]] = {name: {} for name in self.names}
+        for figure, values in self.values.items():
+            for column, value in zip(columns.values(), values, strict=True):
+                if value is not None:
+                    column[figure] = value
+        return columns
+
+
+def column_series(
+    points: Sequence[ColumnFigures], names: Sequence[str], figure: str
+) -> list[Sequence[Any]]:
+    """Return a figure of each named column at several points; None where it is not known."""
+    if not points:
+        return [()] * len(names)
+    nothing, listed = [None] * len(names), list(names)
+    rows: list[Sequence[Any]] = []
+    for point in points:
+        values = point.values.get(figure, nothing)
+        if values is not nothing and point.names != listed:
+            known = dict(zip(point.names, values, strict=True))
+            values = [known.get(name) for name in names]
+        rows.append(values)
+    return list(zip(*rows, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
     """The figures of a node in one run that made something of it, at the end of that run.
 
-    `key` is that of the node's record (`state.values`). Figures are JSON.
+    `key` is that of the node's record (`state.values`). Figures are kept as they are stored, since
+    there may be hundreds of thousands of points: `decoded` and `figures` decode them each time.
     """
 
     key: str
     node: str
     run_id: str
     at: datetime
-    figures: Mapping[str, Any]
+    stored: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, key: str, node: str, run_id: str, at: datetime, figures: Mapping[str, Any]) -> Self:
+        """Return a point of figures that are JSON; those of columns are objects by name."""
+        columns = ColumnFigures.of(figures.get("columns") or {})
+        own = {name: None if name == "columns" else value for name, value in figures.items()}
+        text = json.dumps([own, columns.names, columns.values], separators=(",", ":"))
+        return cls(key, node, run_id, at, zlib.compress(text.encode()))
+
+    def decoded(self) -> tuple[Mapping[str, Any], ColumnFigures]:
+        """Return the figures of the node, and those of its columns; none where they are damaged."""
+        try:
+            own, names, values = _decode(zlib.decompress(self.stored))
+        except (msgspec.MsgspecError, zlib.error):
+            return {}, ColumnFigures()
+        return own, ColumnFigures(names, values)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """All figures as JSON, those of columns by name; none where they are damaged."""
+        own, columns = self.decoded()
+        return {**own, "columns": columns.by_name()} if "columns" in own else dict(own)
+
+
+_decode = msgspec.json.Decoder(tuple[dict[str, Any], list[str], dict[str, list[Any]]]).decode
 
 
 NEWEST_KEPT = 48
@@ -73,7 +149,7 @@ def history_batch(points: Iterable[HistoryPoint], schema: pa.Schema) -> pa.Recor
             "node": point.node,
             "run_id": point.run_id,
             "at": point.at,
-            "figures": zlib.compress(json.dumps(point.figures, separators=(",", ":")).encode()),
+            "figures": point.stored,
         }
         for point in points
     ]
@@ -81,13 +157,9 @@ def history_batch(points: Iterable[HistoryPoint], schema: pa.Schema) -> pa.Recor
 
 
 def read_history(
-    dataset: LanceDataset, keys: Collection[str] | None, most: int | None = None
+    dataset: LanceDataset, keys: Collection[str] | None
 ) -> Mapping[str, tuple[HistoryPoint, ...]]:
-    """Return the points of nodes by key, oldest first; those that do not decode are left out.
-
-    Of more than `most` points of a node as many are returned, the newest included, as evenly as
-    they are there.
-    """
+    """Return the points of nodes by key, oldest first."""
     predicate = None
     if keys is not None:
         predicate = f"`table` IN ({', '.join(map(string_literal, sorted(keys)))})"
@@ -95,34 +167,22 @@ def read_history(
     rows = rows.take(commit_order(rows.column("id")))
     # Column by column, and with the epoch in place of zones: there may be hundreds of thousands.
     microseconds = rows.column("at").cast("int64").to_pylist()
-    texts = (rows.column(name).to_pylist() for name in ("table", "node", "run_id", "figures"))
-    stored: dict[str, list[_Stored]] = {}
-    for key, *row in zip(*texts, microseconds, strict=True):
-        stored.setdefault(key, []).append((key, *row))
-    points = {key: map(_point, _spread(some, most)) for key, some in stored.items()}
-    return {key: tuple(filter(None, some)) for key, some in points.items()}
-
-
-# The values of a row: its key, node, run, figures, and microseconds since 1970.
-_Stored = tuple[str, str, str, bytes, int]
-
-
-def _spread(rows: list[_Stored], most: int | None) -> list[_Stored]:
-    step = 1 if most is None else -(-len(rows) // most)
-    return rows[::-1][::step][::-1]
-
-
-def _point(row: _Stored) -> HistoryPoint | None:
-    key, node, run_id, stored, at = row
-    try:
-        figures = _decode(zlib.decompress(stored))
-    except (msgspec.MsgspecError, zlib.error):
-        return None
-    return HistoryPoint(key, node, run_id, _EPOCH + timedelta(microseconds=at), figures)
+    texts = (rows.column(name).to_pylist() for name in ("table", "node", "run_id"))
+    points: dict[str, list[HistoryPoint]] = {}
+    stored = rows.column("figures").to_pylist()
+    for key, node, run_id, at, figures in zip(*texts, microseconds, stored, strict=True):
+        point = HistoryPoint(key, node, run_id, _EPOCH + timedelta(microseconds=at), figures)
+        points.setdefault(key, []).append(point)
+    return {key: tuple(some) for key, some in points.items()}
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def spread(points: Sequence[HistoryPoint], most: int) -> tuple[HistoryPoint, ...]:
+    """Return at most so many points, the newest included, as evenly as they are there."""
+    step = max(1, -(-len(points) // most))
+    return tuple(points[::-1][::step][::-1])
 
 
 def past_history_ids(dataset: LanceDataset) -> list[int]:

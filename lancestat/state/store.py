@@ -115,15 +115,12 @@ class StateReader:
         )
 
     def history(
-        self, keys: Collection[str] | None = None, most: int | None = None
+        self, keys: Collection[str] | None = None
     ) -> Mapping[str, tuple[HistoryPoint, ...]]:
-        """What runs found of nodes, by the keys of their records, oldest first; None is of all.
-
-        With `most`, so many points of each node, evenly spread, the newest included.
-        """
+        """What runs found of nodes, by the keys of their records, oldest first; None is of all."""
         nothing: Mapping[str, tuple[HistoryPoint, ...]] = {}
         return self.history_table.read(
-            lambda dataset: history.read_history(dataset, keys, most), nothing, latest=True
+            lambda dataset: history.read_history(dataset, keys), nothing, latest=True
         )
 
     def digests(self) -> Mapping[str, str]:

@@ -56,7 +56,7 @@ class Table:
                 "columns": {"id": id},
             }
             at = NOW - ago + step * (back + 1)
-            points.append(HistoryPoint(table_identity(self.uri), "orders", "run", at, figures))
+            points.append(HistoryPoint.of(table_identity(self.uri), "orders", "run", at, figures))
         project.state.add_history(points)
         return project
 
@@ -154,6 +154,17 @@ def test_a_changed_schema_is_told(table: Table) -> None:
     assert "the schema has changed" in details(project)["schema_changes"]
     lance.dataset(table.uri).add_columns({"extra": "id"})
     assert "with extra" in details(project)["schema_changes"]
+
+
+def test_a_changed_schema_is_told_for_as_long_as_nothing_else_changes(table: Table) -> None:
+    # The change is older than the past that values are compared with.
+    project = table.loaded([1000] * 50, schema=dict.fromkeys(range(-50, -40), "other"))
+    assert verdicts(project)["schema_changes"] == "refuted"
+
+
+def test_a_changed_schema_is_told_where_no_run_is_recent(table: Table) -> None:
+    project = table.loaded(GROWING, schema={-2: "other"}, ago=40 * DAILY)
+    assert verdicts(project)["schema_changes"] == "refuted"
 
 
 def test_too_short_a_past_is_unknown(table: Table) -> None:

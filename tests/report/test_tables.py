@@ -539,7 +539,9 @@ def test_only_requested_views_are_computed() -> None:
 
     def history() -> list[HistoryPoint]:
         asked.append("history")
-        return [HistoryPoint("key", "a", "run", NOW, {"rows": 3, "columns": {"id": {"min": "0"}}})]
+        return [
+            HistoryPoint.of("key", "a", "run", NOW, {"rows": 3, "columns": {"id": {"min": "0"}}})
+        ]
 
     every = report_tables(frozenset(ReportTable), report, runs, history)  # type: ignore[arg-type]
     assert {name: rows.num_rows for name, rows in every.items()} == {

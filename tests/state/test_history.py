@@ -10,15 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lancestat.report.history import recorded_history
 from lancestat.state import history as module
-from lancestat.state.history import MOST_POINTS, HistoryPoint
+from lancestat.state.history import MOST_POINTS, ColumnFigures, HistoryPoint, column_series
 from lancestat.state.store import LanceState, open_state
 
 START = datetime(2023, 1, 1, tzinfo=timezone.utc)
 
 
 def point(number: int, at: datetime, key: str = "t") -> HistoryPoint:
-    return HistoryPoint(key, "orders", f"run{number}", at, {"rows": number, "columns": {}})
+    return HistoryPoint.of(key, "orders", f"run{number}", at, {"rows": number, "columns": {}})
 
 
 @pytest.fixture
@@ -37,14 +38,33 @@ def test_points_come_back_in_the_order_of_runs(state: LanceState) -> None:
     assert state.history_table.location() is not None
 
 
-def test_a_point_that_does_not_decode_is_left_out(state: LanceState) -> None:
+def test_figures_of_columns_come_back_by_name(state: LanceState) -> None:
+    columns = {"a": {"null_count": 0}, "b": {"distinct_count": 3, "null_count": 1}, "c": {}}
+    for figures in ({"columns": columns, "rows": 1}, {"columns": {}}, {"pairs": 5}):
+        state.add_history([HistoryPoint.of("t", "orders", "run", START, figures)])
+        assert state.history()["t"][-1].figures == figures
+
+
+def test_a_figure_of_columns_is_told_at_several_points() -> None:
+    earlier = ColumnFigures.of({"b": {"max": "2"}, "a": {"max": "1"}, "c": {"max": "9"}})
+    later = ColumnFigures.of({"a": {"max": "3"}, "b": {"min": "0"}})
+    assert column_series([earlier, later], ["a", "b"], "max") == [("1", "3"), ("2", None)]
+    assert column_series([earlier, later], ["a", "b"], "min") == [(None, None), (None, "0")]
+    assert column_series([], ["a"], "max") == [()]
+
+
+def test_a_point_that_does_not_decode_has_no_figures(state: LanceState) -> None:
     state.add_history([point(1, START)])
     batch = module.history_batch([point(2, START)], state.history_table.schema)
-    for damage in (b"x", zlib.compress(b"[1]"), zlib.compress(b"{")):
+    # The last is of an older form.
+    for damage in (b"x", zlib.compress(b"[1]"), zlib.compress(b"["), zlib.compress(b'{"rows":1}')):
         figures = pa.array([damage], pa.binary())
         place = batch.schema.get_field_index("figures")
         state.history_table.append([batch.set_column(place, batch.schema.field(place), figures)])
-    assert [one.run_id for one in state.history()["t"]] == ["run1"]
+    known, *damaged = state.history()["t"]
+    assert known.figures["rows"] == 1
+    assert [one.figures for one in damaged] == [{}] * 4
+    assert recorded_history(state)["t"] == (known,)
 
 
 def test_old_points_are_thinned(state: LanceState) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from statistics import median
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,8 @@ from lancestat.tables.anomalies import (
     _errors,
     _t_quantile,
     expected,
+    surely_usual,
+    usual_ranges,
 )
 
 
@@ -96,3 +100,15 @@ def test_more_checks_and_less_sensitivity_find_less() -> None:
 
     assert high(sensitivity=2) < high() < high(checks=50)
     assert high() < high(sensitivity=4)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(LEAST_PAST, 40))
+def test_what_is_surely_usual_is_usual(seed: int, number: int) -> None:
+    chance = np.random.default_rng(seed)
+    past = chance.normal(0, chance.choice([0, 0.5, 5], size=50), size=(number, 50))
+    values, noise = chance.normal(0, 4, size=50), chance.uniform(0, 2, size=50)
+    how: dict[str, Any] = {"sensitivity": 3.0, "checks": 50, "noise": noise}
+    low, high = usual_ranges(past, chance.integers(0, 7, number), 3, **how)
+    surely = surely_usual(past, values, **how)
+    assert (surely <= ((low <= values) & (values <= high))).all()
+    assert surely.any()

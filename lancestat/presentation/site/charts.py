@@ -16,11 +16,10 @@ from lancestat.joins.action import join_figures
 from lancestat.joins.record import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import HAMMING
 from lancestat.presentation.site.text import NOTHING
-from lancestat.report.history import columns_of
 from lancestat.report.joins import JoinReport
 from lancestat.report.values import NodeReport, ProjectReport
 from lancestat.runs.result import PastRun, Status
-from lancestat.state.history import HistoryPoint
+from lancestat.state.history import HistoryPoint, column_series
 from lancestat.tables.statistics.column_statistics import Histogram
 
 INTERVALS = 48
@@ -294,9 +293,10 @@ def join_history(report: JoinReport) -> tuple[LineChart, ...]:
 def table_trends(history: Sequence[HistoryPoint]) -> tuple[LineChart, ...]:
     """Return what became of a table over its runs; `history` has the oldest first."""
     times = [point.at for point in reversed(history)]
+    newest_first = [point.decoded()[0] for point in reversed(history)]
 
     def values(name: str) -> list[float | None]:
-        return [point.figures.get(name) for point in reversed(history)]
+        return [figures.get(name) for figures in newest_first]
 
     charts = (
         _chart("Rows", "count", times, values("rows"), count),
@@ -325,16 +325,17 @@ def column_trends(history: Sequence[HistoryPoint]) -> Mapping[str, tuple[LineCha
     They are those of up to 8 columns.
     """
     times = [point.at for point in reversed(history)]
-    newest_first = [columns_of(point) for point in reversed(history)]
+    newest_first = [point.decoded()[1] for point in reversed(history)]
+    names = newest_first[0].names if newest_first else ()
+    found = [(title, column_series(newest_first, names, key)) for key, title in _OF_COLUMNS]
     trends: dict[str, tuple[LineChart, ...]] = {}
-    for name in newest_first[0] if newest_first else ():
-        column = [of.get(name, {}) for of in newest_first]
+    for place, name in enumerate(names):
         charts = [
             _chart(title, "number", times, values, number_text)
-            for key, title in _OF_COLUMNS
+            for title, columns in found
             # Most figures stay as they are, which tells without reading the numbers.
-            if len({*(stored := [figures.get(key) for figures in column])}) > 1
-            and len({*(values := list(map(_number, stored)))}) > 1
+            if len({*columns[place]}) > 1
+            and len({*(values := list(map(_number, columns[place])))}) > 1
         ]
         if known := tuple(chart for chart in charts if chart is not None):
             trends[name] = known
@@ -355,7 +356,7 @@ def _number(value: object) -> float | None:
 def sparkline(history: Sequence[HistoryPoint]) -> Markup | None:
     """Return the rows of a table over its runs as an SVG path, None where there is one point."""
     points = history[::-1]
-    rows = [point.figures.get("rows") for point in points]
+    rows = [point.decoded()[0].get("rows") for point in points]
     chart = _chart("Rows", "count", [point.at for point in points], rows, count)
     return None if chart is None else chart.path
 
