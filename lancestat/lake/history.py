@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from lancestat.formats import StringEnum
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
+from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import (
     DataFile,
     Field,
     FieldIds,
     Fragment,
+    Pin,
     Snapshot,
     committed_at,
     fragment_values,
@@ -295,6 +297,12 @@ def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetim
         if commit.effect not in ROW_PRESERVING:
             return _committed_at(dataset, commit.version)
     return _committed_at(dataset, oldest)
+
+
+def pinned_rows_changed_at(pin: Pin, storage_options: Mapping[str, str] | None = None) -> datetime:
+    """Return `rows_changed_at` of the version that a pin names; LakeError if it cannot be read."""
+    with pinned_history(pin, storage_options) as dataset:
+        return rows_changed_at(dataset)
 
 
 def _commits(dataset: lance.LanceDataset, oldest: int) -> Iterator[Commit]:

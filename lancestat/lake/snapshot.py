@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ _OURS = {BLOB: "binary"}
 _THE_CONNECTORS = {BLOB: "binary", JSON: "binary"}
 
 
+@lru_cache(maxsize=1_024)
 def spark_type(arrow_type: pa.DataType) -> str | None:
     """Return the catalog string of the Spark type that lancestat reads an Arrow type as.
 
@@ -39,6 +40,7 @@ def spark_type(arrow_type: pa.DataType) -> str | None:
     return _mapped(arrow_type, _OURS)
 
 
+@lru_cache(maxsize=1_024)
 def connector_type(arrow_type: pa.DataType) -> str | None:
     """Return the catalog string of the type that the Lance connector for Spark gives a column.
 

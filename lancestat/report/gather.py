@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -351,7 +352,9 @@ def gather(
             some = nodes[start : start + _PREPARED_AT_ONCE]
             for reporter in reporters.values():
                 reporter.prepare(some)
-            reports += pool.map(report, some)
+            deque(pool.map(lambda node: reporters[node.kind.value].look(node), some), maxlen=0)
+            # Threads that wait for nothing only get in each other's way.
+            reports += map(report, some)
     names = {node.name for node in spec.nodes}
     # Those of nodes that the project no longer has, none where only some nodes are wanted.
     former = () if len(nodes) < len(names) else outcomes.keys() - names

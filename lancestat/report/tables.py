@@ -12,8 +12,7 @@ from types import MappingProxyType
 from lancestat.errors.base import LakeError, LancestatError, SpecError
 from lancestat.formats import age, count, format_instant, roughly, share, size, spoken
 from lancestat.lake.fingerprint import field_key
-from lancestat.lake.history import rows_changed_at
-from lancestat.lake.open import pinned_history
+from lancestat.lake.history import pinned_rows_changed_at
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.fragments import FragmentStatistics, load_groups_of_tables
 from lancestat.report.expectations import checks_of, failed_checks, other_tables, referred
@@ -252,6 +251,10 @@ def _report(fragment: Fragment, covered: int) -> FragmentReport:
 _log = logging.getLogger("lancestat.report")
 
 
+# A table with when its rows last changed, as far as that is known, or why it cannot be looked at.
+_Looked = tuple[TableAssessment, datetime | None] | LancestatError
+
+
 class TableReporter(Reporter):
     """Makes reports of tables from what was observed; what a run would do is not asked for."""
 
@@ -260,6 +263,7 @@ class TableReporter(Reporter):
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read what the state has of all tables among some nodes in one pass."""
+        self._looked: dict[str, _Looked] = {}
         if self.with_fragments:
             identities = frozenset(table_identity(table.uri) for table in tables_of(nodes))
             self.indexes = self.observed.state.partial_indexes(identities)
@@ -288,10 +292,22 @@ class TableReporter(Reporter):
         known = self.groups.get(assessment.identity)
         return groups_of(self.observed.state)(assessment) if known is None else known
 
+    def look(self, node: Table) -> None:
+        """Look at a table, and back where it has moved on."""
+        try:
+            assessment = TableObserver(self.observed).assess(node)
+            assessment.verdict(self.now)
+            self._looked[node.name] = assessment, self._changed_at(assessment)
+        except LancestatError as error:
+            self._looked[node.name] = error
+
     def report(self, node: Table, runs: tuple[PastRun, ...]) -> TableReport:
         """The report of one table, also of one that cannot be opened."""
+        looked = self._looked[node.name]
         try:
-            return self._report(node, runs)
+            if isinstance(looked, LancestatError):
+                raise looked
+            return self._report(*looked, runs)
         except LancestatError as error:
             problems = [unreadable(error), *failed(runs, self.now, error)]
             return TableReport(
@@ -304,8 +320,13 @@ class TableReporter(Reporter):
                 runs=runs,
             )
 
-    def _report(self, table: Table, runs: tuple[PastRun, ...]) -> TableReport:
-        assessment = TableObserver(self.observed).assess(table)
+    def _report(
+        self,
+        assessment: TableAssessment,
+        changed_at: datetime | None,
+        runs: tuple[PastRun, ...],
+    ) -> TableReport:
+        table = assessment.spec
         index = self.indexes.get(assessment.identity)
         fragments, covered = fragment_coverage(assessment, index) if index else ((), None)
         spec, state, other = self.observed.spec, self.observed.state, other_tables(self.observed)
@@ -316,7 +337,6 @@ class TableReporter(Reporter):
             *checks_of(assessment, state, self._groups, other),
             *monitor_checks(monitors_of(table, spec), history, assessment, self.now),
         )
-        changed_at = self._changed_at(assessment.snapshot)
         problems = [
             *refused(status, assessment),
             *failed(runs, self.now),
@@ -342,11 +362,12 @@ class TableReporter(Reporter):
             runs=runs,
         )
 
-    def _changed_at(self, snapshot: Snapshot) -> datetime | None:
-        options = self.observed.spec.options.of(snapshot.uri)
+    def _changed_at(self, assessment: TableAssessment) -> datetime | None:
+        record, pin = assessment.record, assessment.snapshot.pin
+        if record is not None and record.rows_changed_at is not None and record.describes(pin):
+            return record.rows_changed_at
         try:
-            with pinned_history(snapshot.pin, options) as dataset:
-                return rows_changed_at(dataset)
+            return pinned_rows_changed_at(pin, self.observed.spec.options.of(pin.uri))
         except LakeError as error:
             _log.warning("when rows last changed is not known: %s", error.message)
             return None

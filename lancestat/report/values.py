@@ -100,7 +100,7 @@ def runs_by_node(state: StateReader, target: str, limit: int, kind: str | None =
 
 
 class Reporter:
-    """Makes reports of nodes from an observed plan; may be shared by threads.
+    """Makes reports of nodes from an observed plan.
 
     A kind of which more is known than what a run would do has a reporter of its own. `histories`
     are those of nodes by the keys of their records, also where they are not to be in the report.
@@ -126,6 +126,9 @@ class Reporter:
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read at once what the reports of some nodes need; called before they are made."""
+
+    def look(self, node: Any) -> None:
+        """Read what the report of one node needs; called for several nodes at once."""
 
     def report(self, node: Any, runs: tuple[PastRun, ...]) -> NodeReport:
         """Return the report of a node, with its runs, also of one that cannot be observed."""

@@ -11,10 +11,12 @@ from datetime import datetime
 
 from typing_extensions import assert_never
 
-from lancestat.errors import StateError, TableKeepsChanging
+from lancestat.errors import LakeError, StateError, TableKeepsChanging
 from lancestat.formats import count
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.history import pinned_rows_changed_at
 from lancestat.lake.open import REPLACED
+from lancestat.lake.snapshot import Pin
 from lancestat.runs.actions import (
     Action,
     Blocked,
@@ -311,6 +313,7 @@ class TableWorkspace:
             version=landed.version,
             manifest=landed.manifest,
             published=carrier.is_public,
+            rows_changed_at=self._rows_changed_at(landed),
         )
         try:
             if self.table.fold > 1:
@@ -327,6 +330,14 @@ class TableWorkspace:
             # The statistics are published: without a summary fewer fragments are ruled out.
             _log.warning("'%s' is not summed up by groups of fragments: %s", self.node, error)
         return True
+
+    def _rows_changed_at(self, pin: Pin) -> datetime | None:
+        """Return when rows last changed, which spares reports looking it up."""
+        try:
+            return pinned_rows_changed_at(pin, self._context.options.of(pin.uri))
+        except LakeError as error:
+            _log.info("when the rows of '%s' last changed is not known: %s", self.node, error)
+            return None
 
 
 def _expect(merges: _Merges, fields: Iterable[str], times: int = 1) -> None:

@@ -35,7 +35,8 @@ class TableRecord:
     `histograms` the columns whose partials have quantiles, `special_keys` the keys (`state.values`)
     of partials of groups, and of those with common values or of keys. `keys` says what is known of
     declared keys, and `size_bytes` is that of the data files. `manifest` identifies the manifest of
-    `version` (`lake.snapshot.Pin`).
+    `version` (`lake.snapshot.Pin`), and `rows_changed_at` is when its rows last changed, None where
+    that was not looked up.
     """
 
     table: str
@@ -56,6 +57,7 @@ class TableRecord:
     keys: tuple[KeyResult, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
     size_bytes: int = 0
+    rows_changed_at: Instant | None = None
 
     def describes(self, pin: Pin) -> bool:
         """Whether the statistics were made for the very version that a pin names."""

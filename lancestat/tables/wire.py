@@ -616,10 +616,14 @@ def same_statistics(config: Mapping[str, str], encoded: Mapping[str, str]) -> bo
     return is_same_writer and unstamped(config) == unstamped(encoded)
 
 
+_STAMPS = frozenset({COMPUTED_AT, COMPUTED_AT_VERSION, NEWEST_FRAGMENT, WRITER})
+
+
 def unstamped(config: Mapping[str, str]) -> dict[str, str]:
     """Return the entries that say something about the rows, without stamps of time and version."""
-    stamps = (COMPUTED_AT, COMPUTED_AT_VERSION, NEWEST_FRAGMENT, WRITER)
-    return {key: text for key, text in published_entries(config).items() if key not in stamps}
+    return {
+        key: text for key, text in config.items() if key.startswith(PREFIX) and key not in _STAMPS
+    }
 
 
 def restamp(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum, visible
@@ -115,6 +116,7 @@ _LONG_DIGITS = 18
 _DECIMAL_BITS = (32, 64, 128)
 
 
+@lru_cache(maxsize=1_024)
 def column_type(arrow_type: pa.DataType) -> ColumnType | None:
     """Return the analyzable type of an Arrow type; a dictionary's is that of its values.
 
