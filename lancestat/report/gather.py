@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lancestat.formats import StringEnum
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.record import Accuracy, JoinCounts
+from lancestat.lake.snapshot import Snapshot
 from lancestat.nodes import NODE_TYPES
 from lancestat.redact import Audience, Redactor
 from lancestat.report.checks import CheckReport
@@ -28,10 +29,11 @@ from lancestat.report.values import (
     Reporter,
     runs_by_node,
 )
+from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer, result_dependencies
 from lancestat.runs.result import NodeResult, PastRun
 from lancestat.spec.graph import dependencies
-from lancestat.spec.model import Node, NodeKind, ProjectSpec
+from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table
 from lancestat.spec.redaction import redacted_node
 from lancestat.state.history import HistoryPoint, spread
 from lancestat.state.store import StateReader
@@ -292,8 +294,8 @@ THREADS = 8
 # Points of history of each node; charts are no wider.
 _POINTS_SHOWN = 32
 RUNS_READ = 30
-# How many nodes are prepared in one pass over the state.
-_PREPARED_AT_ONCE = 64
+# Nodes are prepared in one pass over the state that have at most so many fragments together.
+_FRAGMENTS_AT_ONCE = 16_384
 
 REPORTERS: Mapping[str, type[Reporter]] = {
     NodeKind.TABLE.value: TableReporter,
@@ -348,8 +350,7 @@ def gather(
 
     reports: list[NodeReport] = []
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        for start in range(0, len(nodes), _PREPARED_AT_ONCE):
-            some = nodes[start : start + _PREPARED_AT_ONCE]
+        for some in _portions(nodes, observed):
             for reporter in reporters.values():
                 reporter.prepare(some)
             deque(pool.map(lambda node: reporters[node.kind.value].look(node), some), maxlen=0)
@@ -368,6 +369,22 @@ def gather(
         tuple(run for name in former for run in outcomes[name]),
         plan.sources,
     )
+
+
+def _portions(nodes: Sequence[Node], observed: Observed) -> Iterator[Sequence[Node]]:
+    """Yield nodes, as many at a time as can be prepared in one pass over the state."""
+    some: list[Node] = []
+    room = _FRAGMENTS_AT_ONCE
+    for node in nodes:
+        snapshot = observed.snapshots.get(node.uri) if isinstance(node, Table) else None
+        fragments = (len(snapshot.fragments) if isinstance(snapshot, Snapshot) else 0) or 1
+        if some and fragments > room:
+            yield some
+            some, room = [], _FRAGMENTS_AT_ONCE
+        some.append(node)
+        room -= fragments
+    if some:
+        yield some
 
 
 def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:
