@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from itertools import pairwise
 
 from markupsafe import Markup
@@ -19,7 +20,7 @@ from lancestat.presentation.site.text import NOTHING
 from lancestat.report.joins import JoinReport
 from lancestat.report.values import NodeReport, ProjectReport
 from lancestat.runs.result import PastRun, Status
-from lancestat.state.history import HistoryPoint, column_series
+from lancestat.state.history import ColumnFigures, HistoryPoint, column_series
 from lancestat.tables.statistics.column_statistics import Histogram
 
 INTERVALS = 48
@@ -280,29 +281,12 @@ def join_history(report: JoinReport) -> tuple[LineChart, ...]:
     excluded = [figure.counts.excluded_right_rows for figure in figures]
     recalls = [figure.accuracy.recall for figure in figures]
     seconds = [run.result.elapsed_seconds for run in runs]
-    times = [run.ended_at for run in runs]
+    times = _times(run.ended_at for run in runs)
     charts = (
         _chart("Unmatched left rows", "count", times, unmatched, count),
         _chart("Excluded right rows", "count", times, excluded, count),
         _chart("Recall", "share", times, recalls, _share, report.spec.recall),
         _chart("Time taken", "seconds", times, seconds, duration),
-    )
-    return tuple(chart for chart in charts if chart is not None)
-
-
-def table_trends(history: Sequence[HistoryPoint]) -> tuple[LineChart, ...]:
-    """Return what became of a table over its runs; `history` has the oldest first."""
-    times = [point.at for point in reversed(history)]
-    newest_first = [point.decoded()[0] for point in reversed(history)]
-
-    def values(name: str) -> list[float | None]:
-        return [figures.get(name) for figures in newest_first]
-
-    charts = (
-        _chart("Rows", "count", times, values("rows"), count),
-        _chart("Size", "size", times, values("size_bytes"), size),
-        _chart("Bytes read by runs", "size", times, values("bytes_read"), size),
-        _chart("Time taken", "seconds", times, values("seconds"), duration),
     )
     return tuple(chart for chart in charts if chart is not None)
 
@@ -319,13 +303,32 @@ _OF_COLUMNS = (
 _COLUMNS_DRAWN = 8
 
 
-def column_trends(history: Sequence[HistoryPoint]) -> Mapping[str, tuple[LineChart, ...]]:
-    """Return what became of a table's columns over its runs: the figures that changed.
+def table_trends(
+    history: Sequence[HistoryPoint],
+) -> tuple[tuple[LineChart, ...], Mapping[str, tuple[LineChart, ...]]]:
+    """Return what became of a table over its runs, and of its columns: the figures that changed.
 
-    They are those of up to 8 columns.
+    `history` has the oldest first. Of columns up to 8 are drawn.
     """
-    times = [point.at for point in reversed(history)]
-    newest_first = [point.decoded()[1] for point in reversed(history)]
+    times = _times(point.at for point in reversed(history))
+    newest_first = [point.decoded() for point in reversed(history)]
+
+    def chart(title: str, kind: str, name: str, text: Callable[..., str]) -> LineChart | None:
+        return _chart(title, kind, times, [own.get(name) for own, _ in newest_first], text)
+
+    charts = (
+        chart("Rows", "count", "rows", count),
+        chart("Size", "size", "size_bytes", size),
+        chart("Bytes read by runs", "size", "bytes_read", size),
+        chart("Time taken", "seconds", "seconds", duration),
+    )
+    of_columns = _column_trends(times, [columns for _, columns in newest_first])
+    return tuple(chart for chart in charts if chart is not None), of_columns
+
+
+def _column_trends(
+    times: Sequence[int], newest_first: Sequence[ColumnFigures]
+) -> dict[str, tuple[LineChart, ...]]:
     names = newest_first[0].names if newest_first else ()
     found = [(title, column_series(newest_first, names, key)) for key, title in _OF_COLUMNS]
     trends: dict[str, tuple[LineChart, ...]] = {}
@@ -355,9 +358,8 @@ def _number(value: object) -> float | None:
 
 def sparkline(history: Sequence[HistoryPoint]) -> Markup | None:
     """Return the rows of a table over its runs as an SVG path, None where there is one point."""
-    points = history[::-1]
-    rows = [point.decoded()[0].get("rows") for point in points]
-    chart = _chart("Rows", "count", [point.at for point in points], rows, count)
+    rows = [point.decoded()[0].get("rows") for point in reversed(history)]
+    chart = _chart("Rows", "count", _times(point.at for point in reversed(history)), rows, count)
     return None if chart is None else chart.path
 
 
@@ -365,17 +367,21 @@ def _share(value: float) -> str:
     return f"{value:.3f}"
 
 
+def _times(moments: Iterable[datetime]) -> list[int]:
+    return [round(moment.timestamp()) for moment in moments]
+
+
 def _chart(
     title: str,
     kind: str,
-    moments: Sequence[datetime],
+    moments: Sequence[int],
     values: Sequence[float | None],
     text: Callable[..., str],
     bound: float | None = None,
 ) -> LineChart | None:
     """Return the chart of a figure at some moments, the newest first."""
     known = [
-        (round(moment.timestamp()), value)
+        (moment, value)
         for moment, value in zip(reversed(moments), reversed(values), strict=True)
         if value is not None
     ]
@@ -394,17 +400,23 @@ def _chart(
     return LineChart(title, words, kind, times, figures, bound, _line(times, figures))
 
 
-def _line(times: Sequence[int], values: Sequence[float]) -> Markup:
+def _line(times: tuple[int, ...], values: Sequence[float]) -> Markup:
     """Return the values as an SVG path; the lowest and the highest have a margin."""
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     points = (
-        f"{_coordinate(WIDTH * (moment - times[0]) / (times[-1] - times[0]))} "
-        f"{_coordinate(HEIGHT * (0.9 - 0.8 * (value - low) / span))}"
-        for moment, value in zip(times, values, strict=True)
+        f"{place} {_coordinate(HEIGHT * (0.9 - 0.8 * (value - low) / span))}"
+        for place, value in zip(_places(times), values, strict=True)
     )
     # Numbers alone: nothing to escape.
     return Markup("M" + "L".join(points))
+
+
+# Most charts of a page have the same times.
+@lru_cache(maxsize=16)
+def _places(times: tuple[int, ...]) -> list[str]:
+    """Return where times are on their axis."""
+    return [_coordinate(WIDTH * (time - times[0]) / (times[-1] - times[0])) for time in times]
 
 
 def join_run_figures(run: PastRun) -> tuple[str, str, str]:

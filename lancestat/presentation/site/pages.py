@@ -219,6 +219,7 @@ class Pages:
 
     def _table(self, table: TableReport) -> SitePage:
         origins = self._origins.get(table.spec.name, {})
+        trends, column_trends = charts.table_trends(table.history)
         return self._node(
             table,
             "table.html",
@@ -230,8 +231,8 @@ class Pages:
                 *(relation_tables(table.status.relations) if table.status else ()),
             ],
             history=charts.table_history(table.runs),
-            trends=charts.table_trends(table.history),
-            column_trends=charts.column_trends(table.history),
+            trends=trends,
+            column_trends=column_trends,
             fragments=table.fragments[:_FRAGMENTS_SHOWN],
         )
 
