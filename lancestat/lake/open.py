@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import (
@@ -24,7 +27,13 @@ from lancestat.errors import (
 )
 from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.error_mapping import RESTORE, explained, lake_error
-from lancestat.lake.files import STORE_TIMEOUTS, store_of, store_options, with_store_defaults
+from lancestat.lake.files import (
+    STORE_TIMEOUTS,
+    local_path,
+    store_of,
+    store_options,
+    with_store_defaults,
+)
 from lancestat.lake.snapshot import (
     Field,
     Pin,
@@ -62,17 +71,25 @@ def observe_dataset(
 class LatestVersions:
     """The latest versions of datasets, for one request each once they have been opened.
 
-    `datasets` are their storage options by URI.
+    Those in local folders are not opened: Lance, too, lists their manifests. `datasets` are their
+    storage options by URI.
     """
 
     def __init__(self, datasets: Mapping[str, Mapping[str, str]]) -> None:
         self._options = dict(datasets)
+        self._folders = {
+            uri: folder
+            for uri, options in datasets.items()
+            if (folder := local_path(uri)) and not isinstance(options, CatalogOptions)
+        }
         self._opened: dict[str, lance.LanceDataset] = {}
 
     def get(self) -> Mapping[str, int | None]:
         """Return the versions by URI, None of datasets that cannot be opened."""
+        listed = {uri: _listed_version(folder) for uri, folder in self._folders.items()}
+        asked = [uri for uri in self._options if uri not in listed]
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            return dict(zip(self._options, pool.map(self._version, self._options), strict=True))
+            return {**listed, **dict(zip(asked, pool.map(self._version, asked), strict=True))}
 
     def _version(self, uri: str) -> int | None:
         options = self._options[uri]
@@ -88,6 +105,20 @@ class LatestVersions:
 
 
 _ASKED_AT_ONCE = 16
+_MANIFEST = re.compile(r"(\d+)\.manifest")
+# Newer manifests come first by name: so many digits are those of what a version lacks of the last.
+_DIGITS, _LAST = 20, 2**64 - 1
+
+
+def _listed_version(folder: Path) -> int | None:
+    """Return the latest version of a dataset in a local folder; None where there is none."""
+    try:
+        with os.scandir(folder / "_versions") as files:
+            names = [name for file in files if (name := _MANIFEST.fullmatch(file.name))]
+    except OSError:
+        return None
+    numbers = ((int(name[1]), len(name[1])) for name in names)
+    return max((_LAST - n if digits == _DIGITS else n for n, digits in numbers), default=None)
 
 
 def open_pinned(

@@ -71,7 +71,7 @@ class StateReader:
             folder, Kind.HISTORY, history.history_schema(), _HISTORY_PER_FILE
         )
         self._warned = False
-        self._records: dict[object, tuple[tuple[str, int, datetime], Mapping[str, Any]]] = {}
+        self._records: dict[str, tuple[tuple[str, int, datetime], Mapping[str, Any]]] = {}
 
     def __repr__(self) -> str:
         # Not the URI: the project knows which parts of it are secret.
@@ -86,7 +86,7 @@ class StateReader:
     def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
         """The newest record of every node of a kind, by key.
 
-        A record for whose JSON `decode` raises ValueError is left out.
+        A record for whose JSON `decode` raises ValueError is left out. A kind has one `decode`.
         """
         self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
@@ -95,10 +95,10 @@ class StateReader:
         def read(dataset: LanceDataset) -> Mapping[str, Record]:
             # Queries ask for each table that they name, and most of them between two runs.
             version = dataset.uri, dataset.version, committed_at(dataset)
-            known = self._records.get((kind, decode))
+            known = self._records.get(kind)
             if known is None or known[0] != version:
                 records = MappingProxyType(run_records.read_records(dataset, kind, decode))
-                known = self._records[kind, decode] = version, records
+                known = self._records[kind] = version, records
             return known[1]
 
         return self.run_table.read(read, {})

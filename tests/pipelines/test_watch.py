@@ -166,6 +166,16 @@ def test_versions_are_those_of_datasets_as_they_are(tmp_path: Path) -> None:
     assert latest.get() == {uri: None, gone: 1}
 
 
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_versions_in_folders_are_those_that_lance_says(tmp_path: Path, is_v2: bool) -> None:
+    uri = str(tmp_path / "a b.lance")
+    lance.write_dataset(orders(0, 3), uri, enable_v2_manifest_paths=is_v2)
+    latest = LatestVersions({uri: {}, f"file://{tmp_path}/a%20b.lance": {}})
+    for number in range(1, 12):
+        assert {*latest.get().values()} == {lance.dataset(uri).latest_version} == {number}
+        lance.write_dataset(orders(3, 6), uri, mode="append")
+
+
 def test_one_process_watches_a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RENEWED_EVERY", timedelta(milliseconds=20))
     Watched(tmp_path)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lancestat.state.retention import SUPERSEDED_KEPT, expired_rows
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun, StoredPartials, quantile_key
+from lancestat.tables.node import TableNodes
 from lancestat.tables.stored import (
     TableRecord,
     add_partials,
@@ -141,6 +142,15 @@ def test_records_are_the_newest_of_every_table(make_state: MakeState) -> None:
         "u": record("u", 1),
         "v": record("v", 2),
     }
+
+
+def test_records_are_kept_once_whoever_asks(make_state: MakeState) -> None:
+    state = make_state()
+    state.add_run(run(1, record("t", 7)))
+    known = [state.records("table", TableNodes(n).decode_record) for n in range(3)]
+    assert known[0] is known[1] is known[2]
+    state.add_run(run(2, record("t", 8)))
+    assert table_records(state) == {"t": record("t", 8)}
 
 
 def test_runs_without_records_give_none(state: LanceState) -> None:
