@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import DatasetMissing
+from lancestat.lake.history import pinned_rows_changed_at
+from lancestat.lake.snapshot import Pin
+from lancestat.report import tables
 from lancestat.report.gather import (
     FRAGMENTS,
     HISTORY,
@@ -270,6 +273,40 @@ def test_the_age_of_rows_is_that_of_their_last_change(gathering: Gathering) -> N
     world.run()
     assert world.dataset.version > 4
     assert gathering.report().changed_at == gathering.committed_at(3)
+
+
+@pytest.mark.parametrize("publish", Publish)
+def test_when_rows_changed_is_not_looked_up_again_after_a_run(
+    gathering: Gathering, monkeypatch: pytest.MonkeyPatch, publish: Publish
+) -> None:
+    world = gathering.world
+    world.publish = publish
+    world.dataset.update_config({"owner": "sales"})
+    world.run()
+    looked_up: list[Pin] = []
+
+    def look_up(pin: Pin, options: Mapping[str, str]) -> datetime:
+        looked_up.append(pin)
+        return pinned_rows_changed_at(pin, options)
+
+    monkeypatch.setattr(tables, "pinned_rows_changed_at", look_up)
+    assert gathering.report().changed_at == gathering.committed_at(1)
+    assert looked_up == []
+    lance.write_dataset(orders(100, 103), str(world.path), mode="append")
+    version = world.dataset.version
+    assert gathering.report().changed_at == gathering.committed_at(version)
+    assert [pin.version for pin in looked_up] == [version]
+
+
+def test_when_rows_changed_is_not_that_of_a_table_before(gathering: Gathering) -> None:
+    world = gathering.world
+    world.publish = Publish.NONE
+    world.run()
+    before = gathering.report().changed_at
+    lance.LanceDataset.drop(str(world.path), {})
+    lance.write_dataset(orders(0, 7), str(world.path))
+    report = gathering.report()
+    assert report.changed_at == gathering.committed_at(1) != before
 
 
 def test_a_missing_dataset_is_an_error_and_does_not_stop_others(
