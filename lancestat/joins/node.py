@@ -79,7 +79,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
             nested = f"{output}/".startswith(f"{read}/") or f"{read}/".startswith(f"{output}/")
             if nested or fnmatchcase(join.output_uri, uri):
                 raise OverlappingOutputs(
-                    f"the result of knn join '{join.name}' would be written to what {side} reads",
+                    f"the result of {join.title} would be written to what {side} reads",
                     location=join.location,
                     hint="give the output a place of its own",
                 )
@@ -212,7 +212,7 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
         key = "exclude_self" if join.exclude_self else "pairs: unordered"
         raise JoinSide(join, "left").error(
             SidesDiffer,
-            f"'{key}' of knn join '{join.name}' needs one Lance table on both sides",
+            f"'{key}' of {join.title} needs one Lance table on both sides",
             "declare the same 'table' or 'lance' dataset for both",
             join.self_location,
         )
@@ -228,7 +228,7 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     if None not in lengths and lengths[0] != lengths[1]:
         raise JoinSide(join, "left").error(
             VectorLengthMismatch,
-            f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
+            f"the vectors of {join.title} have {lengths[0]} elements on the left "
             f"and {lengths[1]} on the right",
         )
 

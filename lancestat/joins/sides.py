@@ -25,7 +25,14 @@ from lancestat.errors import (
 from lancestat.joins.record import InputRecord
 from lancestat.joins.scratch.kept_indexes import index_key
 from lancestat.joins.search.metrics import metric_named
-from lancestat.joins.search.work import Mode, PinnedTable, RightContent, RightFragment, SideSource
+from lancestat.joins.search.work import (
+    ROW_OFFSET,
+    Mode,
+    PinnedTable,
+    RightContent,
+    RightFragment,
+    SideSource,
+)
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import (
     FragmentContent,
@@ -162,7 +169,7 @@ class JoinSide:
     name: str
 
     def __str__(self) -> str:
-        return f"the {self.name} side of knn join '{self.join.name}'"
+        return self.join.stands_for or f"the {self.name} side of {self.join.title}"
 
     @property
     def declared(self) -> KnnSide:
@@ -196,7 +203,7 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
 
     declared = side.declared
     for column in (declared.vector, *(declared.select or ())):
-        if column not in types:
+        if column not in types and column != ROW_OFFSET:
             raise _missing(side, uri, column, types)
     for column in side.keys:
         if column not in types:

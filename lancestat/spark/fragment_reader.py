@@ -342,8 +342,10 @@ class FilteredRows:
         return all(file.file_major_version >= 2 for file in self.fragment.metadata.files)
 
     def _width(self) -> float:
-        fields = [self.dataset.schema.field(name) for name in self.columns]
-        widths = [fixed_width(field.type) for field in fields]
+        schema = self.dataset.schema
+        # Lance's own columns, such as the offset of a row, are in no schema.
+        types = [schema.field(name).type for name in self.columns if name in schema.names]
+        widths = list(map(fixed_width, types))
         width = sum(value_width for value_width in widths if value_width is not None)
         if None in widths:
             files = self.fragment.metadata.files

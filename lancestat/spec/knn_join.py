@@ -216,7 +216,8 @@ class KnnJoin:
     """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set.
 
     `on` are pairs of a left and a right column, and `on_location` is where they are declared, as
-    `self_location` is of `exclude_self` or `pairs`.
+    `self_location` is of `exclude_self` or `pairs`. `stands_for` is what errors call a join of a
+    table with itself that is a part of another node.
     """
 
     name: str = key(NAME, "The name of the node.", role=LABEL)
@@ -348,6 +349,7 @@ class KnnJoin:
     location: Location
     on_location: Location | None = field(default=None, compare=False)
     self_location: Location | None = field(default=None, compare=False)
+    stands_for: str | None = field(default=None, compare=False)
     declared: KnnJoin | None = field(default=None, compare=False, repr=False)
 
     kind = NodeKind.KNN_JOIN
@@ -394,6 +396,11 @@ class KnnJoin:
 
     def listed_by(self, source: str) -> KnnJoin:
         return self
+
+    @property
+    def title(self) -> str:
+        """What errors call the join."""
+        return self.stands_for or f"knn join '{self.name}'"
 
     @property
     def dataset_uri(self) -> str:

@@ -31,6 +31,7 @@ from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.work import (
+    ROW_OFFSET,
     JoinKind,
     JoinOutcome,
     JoinWork,
@@ -400,8 +401,7 @@ class _Joining:
         ]
         request = self.work.request
         if request.self_pairs is not None:
-            # Rows are numbered in their order.
-            own, theirs = (side.column("id")[at].as_py() for side, at in
+            own, theirs = (side.column(ROW_OFFSET)[at].as_py() for side, at in
                            ((self.left, number), (self.right, other)))  # fmt: skip
             if theirs == own or (request.pairs_once and theirs < own):
                 return False
@@ -438,7 +438,8 @@ class _Joining:
 
 
 def columns_of(side: SideSource, table: pa.Table) -> list[str]:
-    return list(table.schema.names if side.select is None else side.select)
+    names = [name for name in table.schema.names if name != ROW_OFFSET]
+    return names if side.select is None else list(side.select)
 
 
 def rows_of(side: SideSource, only: frozenset[int] | None) -> pa.Table:
@@ -466,10 +467,13 @@ def pinned_rows(
 ) -> pa.Table:
     dataset = open_pinned(table.pin)
     fragments = [fragment for fragment in table.fragments if only is None or fragment.id in only]
-    tables = [dataset.get_fragment(fragment.id).to_table(filter=filter) for fragment in fragments]
+    columns = [*dataset.schema.names, ROW_OFFSET]
+    tables = [
+        dataset.get_fragment(fragment.id).to_table(columns, filter=filter) for fragment in fragments
+    ]
     if filter is None:
         assert [len(rows) for rows in tables] == [fragment.rows for fragment in fragments]
-    return pa.concat_tables(tables) if tables else dataset.schema.empty_table()
+    return pa.concat_tables(tables) if tables else dataset.to_table(columns, limit=0)
 
 
 def table_of(state: OutputState) -> pa.Table:

@@ -170,6 +170,7 @@ def test_every_field_of_the_model_is_tested() -> None:
         "source",
         "on_location",
         "self_location",
+        "stands_for",
         "keep",
     }
     for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):

@@ -145,7 +145,8 @@ class LanceOutput:
         from lance import LanceOperation
 
         fragments = _fragments(written)
-        marked = schema.with_metadata({_KEY: _mark(self.uri, schema, fragments)})
+        mark = _mark(self.uri, schema, fragments)
+        marked = schema.with_metadata({**(schema.metadata or {}), _KEY: mark})
         operation = LanceOperation.Overwrite(marked, fragments)
         for attempt in range(_ATTEMPTS):
             before = self.opened()

@@ -40,6 +40,9 @@ MOST_NEIGHBOURS = 100_000
 RANGE_NEIGHBOURS = 64
 DISTANCE = "_distance"
 RANK = "_rank"
+# The position of a row in a Lance table, which a side may select. Lance stores no column of that
+# name, so that results call it `_row`.
+ROW_OFFSET, ROW = "_rowoffset", "_row"
 
 
 class SelfPairs(StringEnum):
@@ -144,6 +147,9 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
     ReservedColumnName for the name of what the join adds, and SuffixedNameTaken.
     """
     measures = (DISTANCE, RANK) if with_rank else (DISTANCE,)
+    left, right = (
+        [ROW if name == ROW_OFFSET else name for name in names] for names in (left, right)
+    )
     for side, names in (("left", left), ("right", right)):
         _check_side(side, names, measures)
     on_left = {name.lower() for name in left}

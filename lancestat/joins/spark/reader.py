@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.vectors import Vectors, vectors
-from lancestat.joins.search.work import FragmentRows, Rows, Selection, VectorSide, fragment_rows
+from lancestat.joins.search.work import (
+    ROW_OFFSET,
+    FragmentRows,
+    Rows,
+    Selection,
+    VectorSide,
+    fragment_rows,
+)
 from lancestat.lake.open import pinned_reads
 from lancestat.lake.snapshot import Pin, RowRange, count_rows
 from lancestat.spark.fragment_reader import pinned_dataset, read_range
@@ -596,4 +603,5 @@ def rows_after(rows: Rows, after: NDArray[np.int64]) -> Rows:
 def read_schema(side: Side) -> pa.Schema:
     if isinstance(side, ParquetSide):
         return side.schema
-    return pinned_dataset(side.pin, side.storage_options).schema
+    schema = pinned_dataset(side.pin, side.storage_options).schema
+    return schema.append(pa.field(ROW_OFFSET, pa.uint64(), nullable=False))
