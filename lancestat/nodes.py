@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lancestat.duplicates.node import DuplicatesNodes
 from lancestat.joins.node import JoinNodes
 from lancestat.runs.node import NodeTypes
 from lancestat.spec.model import NodeKind, Target
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 NODE_TYPES: ReviewedTypes = {
     NodeKind.TABLE.value: TableNodes(),
     NodeKind.KNN_JOIN.value: JoinNodes(),
+    NodeKind.DUPLICATES.value: DuplicatesNodes(),
 }
 
 

@@ -933,8 +933,9 @@ class Project:
         if isinstance(node, Table):
             return node
         if node is not None:
+            noun = node.declares.noun.replace("knn", "KNN")
             raise UnknownTable(
-                f"'{name}' is a KNN join, and only tables have statistics",
+                f"'{name}' is a {noun}, and only tables have statistics",
                 hint="declare a table over its result",
             )
         names = [table.name for table in self.spec.tables]

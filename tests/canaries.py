@@ -101,6 +101,24 @@ knn_joins:
     right: {sql: "select '{{ env_var('C_SQL') }}' as v from {{ ref('orders') }}", vector: v}
     k: 3
     output: {lance: "{{ env_var('C_OUTPUT') }}/asked.lance"}
+duplicates:
+  - name: same
+    lance: "{{ env_var('C_LAKE') }}/{{ env_var('C_URI_SECRET') }}/orders.lance"
+    vector: "{{ env_var('C_VECTOR') }}"
+    where: "id > 0 and o_note <> '{{ env_var('C_DB_PASSWORD') }}'"
+    on: ["{{ env_var('C_COLUMN') }}"]
+    max_distance: 0.1
+    keep: {order_by: ["{{ env_var('C_SELECT') }} desc"]}
+    select: ["{{ env_var('C_SELECT') }}"]
+    output: {lance: "{{ env_var('C_OUTPUT') }}/same.lance"}
+    pairs: {lance: "{{ env_var('C_OUTPUT') }}/{{ env_var('C_TOKEN') }}/pairs.lance"}
+    description: "{{ env_var('C_DESCRIPTION') }}"
+    owner: "{{ env_var('C_OWNER') }}"
+  - name: alike
+    table: orders
+    vector: v
+    max_distance: 0.1
+    output: {lance: "{{ env_var('C_OUTPUT') }}/{{ env_var('C_URI_SECRET') }}/alike.lance"}
 """
 
 

@@ -44,6 +44,7 @@ def validate(invocation: Invocation) -> None:
     counts = (
         (len(spec.tables), "table"),
         (len(spec.joins), "KNN join"),
+        (len(spec.duplicates), "duplicates node"),
         (len(spec.sources), "source"),
     )
     *others, last = [count(number, noun) for number, noun in counts if number] or ["nothing yet"]

@@ -399,6 +399,10 @@ class VectorLeftToSpark(UsageError, code="LS464"):
     """
 
 
+class NotSortable(UsageError, code="LS465"):
+    """Rows cannot be put in order by a column that `keep` names, because of its type."""
+
+
 class UnexpectedBatch(RunError, code="LS502"):
     """Rows that were read lack a column, contain it twice, or have it with another type."""
 

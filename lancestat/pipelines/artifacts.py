@@ -36,7 +36,7 @@ from lancestat.runs.events import (
 from lancestat.runs.execute import stored_result
 from lancestat.runs.result import NodeCheck, NodeResult, RunResult, planned
 from lancestat.spec.graph import node_dependencies
-from lancestat.spec.model import Node, ProjectSpec, Table
+from lancestat.spec.model import Node, ProjectSpec, Table, results_of
 from lancestat.spec.monitors import with_shared
 from lancestat.spec.redaction import redacted_nodes
 from lancestat.version import __version__
@@ -312,7 +312,7 @@ class Artifacts:
         ids = {node.name: self._unique_id(node.kind.value, node.name) for node in nodes}
         reads = node_dependencies(nodes)
         shown = tuple(redacted_nodes(self._spec, nodes, Audience.PUBLIC))
-        written = {node.result_uri for node in nodes}
+        written = {uri for node in nodes for uri in results_of(node)}
         parents = {ids[name]: sorted(ids[each] for each in reads.get(name, ())) for name in ids}
         children: dict[str, list[str]] = {each: [] for each in parents}
         for child, above in parents.items():

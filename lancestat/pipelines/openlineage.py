@@ -73,7 +73,7 @@ from lancestat.runs.execute import stored_result
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeCheck, NodeResult, RunResult, Status
 from lancestat.spec.catalog import table_name_of
-from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table
+from lancestat.spec.model import Duplicates, KnnJoin, KnnSide, Node, ProjectSpec, Table
 from lancestat.spec.source import is_source
 from lancestat.state.values import canonical_uri
 from lancestat.tables.judgement import TableAssessment, assess
@@ -297,7 +297,22 @@ class RunEvents:
                 inputs = [dataset.as_input() for side in self._sides(node) for dataset in side]
                 output = self._dataset(node.output_uri, node.output_format)
                 return _unique(inputs), [output.as_output()] if output else []
+            case Duplicates():
+                return self._of_duplicates(node, result, {} if ended is None else ended.versions)
         return [], []
+
+    def _of_duplicates(
+        self, node: Duplicates, result: NodeResult | None, versions: Mapping[str, int]
+    ) -> tuple[list[InputDataset], list[OutputDataset]]:
+        """Return the table that near-duplicates are of, and what is written of groups and pairs."""
+        table, _ = self._sides(node.pairs_join(), versions)
+        version = result.version_published if result else None
+        groups = self._dataset(node.output_uri, node.dataset_format, version, opened=version)
+        pairs = None
+        if node.pairs_uri is not None:
+            pairs = self._dataset(node.pairs_uri, node.dataset_format)
+        written = [dataset.as_output() for dataset in (groups, pairs) if dataset is not None]
+        return _unique(dataset.as_input() for dataset in table), written
 
     def _of_table(
         self, table: Table, result: NodeResult | None, record: str | None

@@ -107,7 +107,8 @@ def plan_total(plan: Plan) -> str:
         pairs = (
             "" if None in compared else f", {large(sum(number or 0 for number in compared))} pairs"
         )
-        sentences.append(f"Runs {count(len(joins), 'join')}{pairs}.")
+        pending = (action.kind for action in plan.actions if is_pending(action))
+        sentences.append(f"Runs {_counted(pending, without=('table',))}{pairs}.")
     return " ".join((*(sentences or ["Reads no data."]), *_times(plan)))
 
 
@@ -234,12 +235,20 @@ def run_totals(result: RunResult) -> Iterator[str]:
 _FINDINGS = {"warn": "refresh", "error": "error"}
 
 
+# What nodes are called where they are counted; others are tables.
+_NOUNS = {"knn_join": "join", "duplicates": "duplicates node"}
+
+
 def _kinds(nodes: Sequence[NodeResult]) -> str:
-    joins = sum(node.figures is not None for node in nodes)
-    tables = count(len(nodes) - joins, "table")
-    if not joins:
-        return tables
-    return count(joins, "join") if joins == len(nodes) else f"{tables} and {count(joins, 'join')}"
+    return _counted(node.kind for node in nodes) or count(0, "table")
+
+
+def _counted(kinds: Iterable[str], without: Sequence[str] = ()) -> str:
+    """Return how many nodes there are of each kind: `2 tables and 1 join`."""
+    numbers = Counter(_NOUNS.get(kind, "table") for kind in kinds)
+    order = ("table", *_NOUNS.values())
+    parts = [count(numbers[noun], noun) for noun in order if numbers[noun] and noun not in without]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _all_read(done: Sequence[NodeResult], stopped: Sequence[NodeResult]) -> str:
@@ -290,7 +299,7 @@ def diff_cost(diff: Diff) -> str | None:
 
 def kind_name(word: str) -> str:
     """Return a kind of nodes as people call it."""
-    return {"knn_join": "KNN join"}.get(word, word)
+    return {"knn_join": "KNN join", "duplicates": "near-duplicates"}.get(word, word)
 
 
 def declared_in(node: NodeDiff) -> str:

@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lancestat.duplicates.action import COUNTS, DuplicatesFigures
 from lancestat.formats import StringEnum
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.record import Accuracy, JoinCounts
@@ -17,6 +18,7 @@ from lancestat.lake.snapshot import Snapshot
 from lancestat.nodes import NODE_TYPES
 from lancestat.redact import Audience, Redactor
 from lancestat.report.checks import CheckReport
+from lancestat.report.duplicates import DuplicatesReporter
 from lancestat.report.history import HISTORY, history_rows
 from lancestat.report.joins import JoinReporter
 from lancestat.report.monitors import monitors_of
@@ -94,6 +96,7 @@ def _result_columns() -> Iterator[tuple[str, CellType]]:
             if member.name not in _ELSEWHERE:
                 # Annotations are texts here.
                 yield member.name, _CELLS.get(str(member.type).removesuffix(" | None"), _TEXT)
+    yield from dict.fromkeys(COUNTS, _COUNT).items()
 
 
 RESULTS = RowShape({"node": _TEXT, "kind": _TEXT, **dict(_result_columns())})
@@ -193,7 +196,7 @@ def statistics_rows(status: TableStatus) -> Iterator[Row]:
 def result_row(result: NodeResult) -> Row:
     """A node of a plan or a run."""
     return {
-        **JoinFigures().to_json(),
+        **DuplicatesFigures().to_json(),
         **result.to_json(),
         "location": None if result.location is None else str(result.location),
         "node": result.name,
@@ -300,6 +303,7 @@ _FRAGMENTS_AT_ONCE = 16_384
 REPORTERS: Mapping[str, type[Reporter]] = {
     NodeKind.TABLE.value: TableReporter,
     NodeKind.KNN_JOIN.value: JoinReporter,
+    NodeKind.DUPLICATES.value: DuplicatesReporter,
 }
 
 

@@ -118,6 +118,9 @@ _OF_NODE = {
     "right_rows": _COUNT,
     "unmatched_left_rows": _COUNT,
     "recall": _NUMBER,
+    "duplicate_groups": _COUNT,
+    "duplicate_rows": _COUNT,
+    "duplicate_pairs": _COUNT,
 }
 _OF_COLUMN = {
     statistic.sql_name: _TEXT if statistic.is_bound else _COUNT for statistic in BOUNDS_FIRST

@@ -31,7 +31,7 @@ from lancestat.runs.discover import FoundTable, found_tables, listed_places, loc
 from lancestat.runs.node import N_contra, NodeRecord, NodeType, NodeTypes, read_uris
 from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import TableName
-from lancestat.spec.model import Node, ProjectSpec, Source, Table
+from lancestat.spec.model import Node, ProjectSpec, Source, Table, results_of
 from lancestat.spec.source import DEFAULT_NAME, is_source
 from lancestat.spec.source import SCHEME as SOURCE_SCHEME
 from lancestat.state.store import StateReader
@@ -49,7 +49,7 @@ def trusted_uris(base: ProjectSpec, head: ProjectSpec) -> frozenset[str]:
     """
     if not has_same_options(base, head):
         return frozenset()
-    outputs = (node.result_uri for node in base.nodes if node.result_uri is not None)
+    outputs = (uri for node in base.nodes for uri in results_of(node))
     read = (uri for node in base.nodes for uri in read_uris(base, node))
     return frozenset(
         uri

@@ -367,9 +367,9 @@ def is_pending(action: Action) -> bool:
 
 def needs_spark(action: Action) -> bool:
     """Whether a run would do something for which Spark has to be there."""
-    return is_pending(action) and (
-        own_figures(action) is not None or action.runs_on is RunsOn.SPARK
-    )
+    if not is_pending(action) or action.runs_on is RunsOn.PROCESS:
+        return False
+    return own_figures(action) is not None or action.runs_on is RunsOn.SPARK
 
 
 def table_figures(action: Action) -> Figures | None:

@@ -23,7 +23,7 @@ from lancestat.runs.budget import within_budget
 from lancestat.runs.discover import located, shared_outputs, source_findings
 from lancestat.runs.node import NodePlanner, NodeTypes, Observed, read_uris
 from lancestat.spec.budget import NO_BUDGET, Budget
-from lancestat.spec.model import Node, ProjectSpec, Source, tables_of
+from lancestat.spec.model import Node, ProjectSpec, Source, results_of, tables_of
 from lancestat.state.store import StateReader
 from lancestat.state.values import canonical_uri
 
@@ -194,9 +194,7 @@ class Observer:
 def result_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
     """Return by node those of `nodes` whose results it reads, however URIs are written."""
     nodes = tuple(nodes)
-    writers = {
-        canonical_uri(node.result_uri): node.name for node in nodes if node.result_uri is not None
-    }
+    writers = {canonical_uri(uri): node.name for node in nodes for uri in results_of(node)}
     if not writers:
         return {node.name: () for node in nodes}
     read: dict[str, tuple[str, ...]] = {}

@@ -49,12 +49,13 @@ from lancestat.spec.expectations import (
 )
 from lancestat.spec.files import resolve_uri
 from lancestat.spec.hooks import Hook, Hooks, secret_objection
-from lancestat.spec.knn_join import ALL, KeyPair, Pairs, distance_objection
+from lancestat.spec.knn_join import ALL, KeyPair, Mode, Pairs, distance_objection
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
     ColumnSelection,
     ColumnSet,
+    Duplicates,
     Freshness,
     KnnJoin,
     KnnSide,
@@ -108,6 +109,8 @@ class Builder:
             return self.table(item)
         if kind is KnnJoin:
             return self.knn_join(item)
+        if kind is Duplicates:
+            return self.duplicates(item)
         return kind(**self._values(kind, item), location=item.location)
 
     def table(self, item: Item) -> Table:
@@ -142,6 +145,25 @@ class Builder:
             on_location=on_location,
             self_location=_self_location(item, values),
         )
+
+    def duplicates(self, item: Item) -> Duplicates:
+        self._refuse(item, _duplicates_objections(item))
+        values = self._values(Duplicates, item)
+        table = values["table"]
+        if table is not None and "." in table:
+            uri = self._catalog_table(item, table, "table")
+            values = {**values, "table": None, "uri": uri}
+        places = {
+            ".".join(map(str, steps)): item.at(*steps)
+            for name in item.value
+            for steps in _steps_below(item.value[name], (name,))
+        }
+        node = Duplicates(**values, location=item.location, places=places)
+        if node.pairs_place.rstrip("/") == node.output_uri.rstrip("/"):
+            message = "'pairs' and 'output' are the same place"
+            hint = "give the pairs a place of their own"
+            self.errors.append(item.error(WrongValue, message, "pairs", hint=hint))
+        return node
 
     def source(self, item: Item, scope: TemplateScope, origins: Mapping[str, Origin]) -> Source:
         """Return the source that an item declares."""
@@ -429,15 +451,29 @@ def _join_objections(item: Item) -> Iterator[_Objection]:
         yield MissingKey, message, "max_distance: 0.3", "k"
     if not is_range and "max_pairs" in value:
         yield WrongValue, "'max_pairs' needs 'k: all'", None, "max_pairs"
+    yield from _distance_objections(item)
+    if "keep" in value["output"] and "parquet" in value["output"]:
+        message = "'keep' is for an output that is a 'lance' dataset or a 'table'"
+        hint = "Parquet has no versions: the result before the last one is kept, no other"
+        yield WrongValue, message, hint, "output", "keep"
+
+
+def _duplicates_objections(item: Item) -> Iterator[_Objection]:
+    if item.value.get("mode") == Mode.APPROX.value:
+        message = "'mode: approx' is not for duplicates, which are all pairs within a distance"
+        hint = "leave 'mode' out, and compare fewer rows by 'on' or 'where'"
+        yield WrongValue, message, hint, "mode"
+    yield from _distance_objections(item)
+
+
+def _distance_objections(item: Item) -> Iterator[_Objection]:
+    value = item.value
+    distance = value.get("max_distance")
     if distance is not None:
         reason = distance_objection(float(distance), value.get("metric", "l2"))
         if reason is not None:
             found = item.quoted(f"{distance:g}", "max_distance")
             yield WrongValue, f"'max_distance' {reason}, found {found}", None, "max_distance"
-    if "keep" in value["output"] and "parquet" in value["output"]:
-        message = "'keep' is for an output that is a 'lance' dataset or a 'table'"
-        hint = "Parquet has no versions: the result before the last one is kept, no other"
-        yield WrongValue, message, hint, "output", "keep"
 
 
 def _may_be(shape: Shape, value: object) -> bool:

@@ -21,7 +21,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.formats import quoted
-from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table, joins_of, tables_of
+from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table, results_of, tables_of
 from lancestat.spec.names import composed
 
 
@@ -32,11 +32,11 @@ def dependencies(spec: ProjectSpec) -> Mapping[str, tuple[str, ...]]:
 def node_dependencies(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
     """As `dependencies`.
 
-    A join reads what its sides refer to. A table whose dataset is the output of a join reads that
-    join, since the join must have run before the table can be analyzed.
+    A join reads what its sides refer to. A table whose dataset is the output of another node reads
+    that node, which must have run before the table can be analyzed.
     """
     nodes = tuple(nodes)
-    writers = {join.output_uri: join.name for join in joins_of(nodes)}
+    writers = {uri: node.name for node in nodes for uri in results_of(node)}
     return {
         node.name: tuple(
             dict.fromkeys(
@@ -100,12 +100,13 @@ def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
     first: dict[str, Node] = {}
     errors = _inside_errors(nodes)
     for node in nodes:
-        uri = node.written_uri
-        if uri is None:
-            continue
-        other = first.setdefault(f"{node.kind.value} {uri.rstrip('/')}", node)
-        if other is not node:
-            errors.append(shared_output_error(node, other))
+        # A table may publish to a dataset that another node writes.
+        written = results_of(node) or filter(None, (node.written_uri,))
+        kind = NodeKind.TABLE.value if node.result_uri is None else "result"
+        for uri in written:
+            other = first.setdefault(f"{kind} {uri.rstrip('/')}", node)
+            if other is not node:
+                errors.append(shared_output_error(node, other))
     return errors
 
 
@@ -143,7 +144,10 @@ def shared_output_error(node: Node, other: Node) -> SpecError:
         message = f"tables '{other.name}' and '{node.name}' publish to the same dataset"
         hint = "declare it once, or give one of them 'publish: none'"
     else:
-        message = f"{node.declares.noun}s '{other.name}' and '{node.name}' write the same output"
+        noun = node.declares.noun
+        both = f"{noun}s" if other.kind is node.kind else f"{other.declares.noun}"
+        own = "" if other.kind is node.kind else f"{noun} "
+        message = f"{both} '{other.name}' and {own}'{node.name}' write the same output"
         hint = "give each its own output"
     return OverlappingOutputs(
         f"{message}, first at {other.location}", location=node.location, hint=hint

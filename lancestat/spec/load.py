@@ -431,7 +431,7 @@ class _Specs:
     items: list[tuple[str, Item]] = field(default_factory=list)
     origins: dict[tuple[str, str], dict[str, Origin]] = field(default_factory=dict)
     known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
-    names: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
+    names: Namespace[Node] = field(default_factory=lambda: Namespace("node"))
 
     def read(self, file: str) -> None:
         errors = self.builder.errors

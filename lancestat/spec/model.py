@@ -47,6 +47,7 @@ from lancestat.spec.declaration import (
     resource,
     words,
 )
+from lancestat.spec.duplicates import Duplicates as Duplicates
 from lancestat.spec.hooks import NO_HOOKS, Hooks
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
@@ -66,7 +67,7 @@ from lancestat.spec.table import Refresh as Refresh
 from lancestat.spec.table import StaleBounds as StaleBounds
 from lancestat.spec.table import Table as Table
 
-Node = Table | KnnJoin
+Node = Table | KnnJoin | Duplicates
 
 
 def tables_of(nodes: Iterable[Node]) -> tuple[Table, ...]:
@@ -76,6 +77,17 @@ def tables_of(nodes: Iterable[Node]) -> tuple[Table, ...]:
 def expects_something(node: Node, shared: Sequence[Monitor]) -> bool:
     """Return whether a node has expectations or monitors, its own or those of its project."""
     return isinstance(node, Table) and bool(node.expect or with_shared(node.monitors, shared))
+
+
+def duplicates_of(nodes: Iterable[Node]) -> tuple[Duplicates, ...]:
+    return tuple(node for node in nodes if isinstance(node, Duplicates))
+
+
+def results_of(node: Node) -> tuple[str, ...]:
+    """Return the datasets that a run of a node writes."""
+    if isinstance(node, Duplicates):
+        return node.output_uri, node.pairs_place
+    return () if node.result_uri is None else (node.result_uri,)
 
 
 def joins_of(nodes: Iterable[Node]) -> tuple[KnnJoin, ...]:
@@ -328,6 +340,11 @@ class SpecFile:
         "Nearest-neighbour joins, whose results are written to datasets.",
         default=(),
     )
+    duplicates: tuple[Duplicates, ...] = key(
+        Listed(title="a list of near-duplicates", items=Nested(resource=Duplicates)),
+        "Near-duplicates of tables, in groups that are written to datasets.",
+        default=(),
+    )
     sources: tuple[Source, ...] = key(
         Listed(title="a list of sources", items=Nested(resource=Source)),
         "Catalogs and folders whose tables become nodes.",
@@ -335,9 +352,10 @@ class SpecFile:
     )
 
     declares: ClassVar[Resource] = Resource(
-        "a mapping with 'tables', 'column_sets', 'policies', 'knn_joins' or 'sources'",
+        "a mapping with 'tables', 'column_sets', 'policies', 'knn_joins', 'duplicates' or "
+        "'sources'",
         "A lancestat spec file: any of the lists 'tables', 'column_sets', 'policies', "
-        "'knn_joins' and 'sources'. Any text may contain Jinja: {{ var('x') }}, "
+        "'knn_joins', 'duplicates' and 'sources'. Any text may contain Jinja: {{ var('x') }}, "
         "{{ env_var('X') }}, {{ target.name }}, and in 'sql' {{ ref('table') }}.",
         is_filled=True,
     )
@@ -348,6 +366,7 @@ RESOURCES: Mapping[str, type[Declared]] = {
     "column_sets": ColumnSet,
     "policies": Policy,
     "knn_joins": KnnJoin,
+    "duplicates": Duplicates,
     "sources": Source,
 }
 """The resources of spec files, by the key of their list."""
@@ -412,6 +431,7 @@ class ProjectSpec:
         counts = [
             count(len(self.tables), "table"),
             *([count(len(self.joins), "KNN join")] if self.joins else []),
+            *([count(len(self.duplicates), "duplicates node")] if self.duplicates else []),
             *([count(len(self.sources), "source")] if self.sources else []),
         ]
         what = f"{self.name}, target {self.target.name}: {', '.join(counts)}"
@@ -424,6 +444,10 @@ class ProjectSpec:
     @property
     def joins(self) -> tuple[KnnJoin, ...]:
         return joins_of(self.nodes)
+
+    @property
+    def duplicates(self) -> tuple[Duplicates, ...]:
+        return duplicates_of(self.nodes)
 
     def node(self, name: str) -> Node | None:
         return next((node for node in self.nodes if node.name == name), None)

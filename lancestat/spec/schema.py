@@ -191,7 +191,7 @@ def json_text(value: object) -> str:
 
 KINDS = {
     "project": f"{PROJECT_FILE}: variables and targets",
-    "specs": "a file of specs: any of the five below, in lists",
+    "specs": "a file of specs: any of the six below, in lists",
     **{str(kind.declares.definition): f"one of '{key}'" for key, kind in RESOURCES.items()},
 }
 """What there are schemas of, and where each is written."""

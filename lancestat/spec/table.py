@@ -78,6 +78,7 @@ class NodeKind(StringEnum):
 
     TABLE = "table"
     KNN_JOIN = "knn_join"
+    DUPLICATES = "duplicates"
 
 
 class Publish(StringEnum):

@@ -30,7 +30,15 @@ ORDERS = ["orders", "order_lines"]
 NODES = [*ORDERS, "near"]
 SELECTORS = [
     *NODES,
-    *("tag:nightly", "tag:big", "kind:table", "kind:knn_join", "state:new", "state:modified"),
+    *(
+        "tag:nightly",
+        "tag:big",
+        "kind:table",
+        "kind:duplicates",
+        "kind:knn_join",
+        "state:new",
+        "state:modified",
+    ),
     *("path:specs/near.yaml", "path:specs/shop.yml"),
 ]
 Complete = Callable[..., list[str]]
@@ -67,7 +75,7 @@ def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         (["plan", "--select", "ord"], ORDERS),
         (["plan", "--select=order_"], ["--select=order_lines"]),
         (["run", "-s", "near"], ["near"]),
-        (["list", "--exclude", "kind:"], ["kind:table", "kind:knn_join"]),
+        (["list", "--exclude", "kind:"], ["kind:table", "kind:duplicates", "kind:knn_join"]),
         (["list", "-s", "state:m"], ["state:modified"]),
         (["list", "-s", "path:specs/s"], ["path:specs/shop.yml"]),
         (["list", "-s", "+ne"], ["+near"]),

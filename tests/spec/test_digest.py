@@ -22,6 +22,7 @@ from lancestat.spec.model import (
     ColumnRule,
     ColumnSelection,
     CommonValues,
+    Duplicates,
     Freshness,
     KnnJoin,
     KnnSide,
@@ -41,6 +42,7 @@ PLACE = Location("a.yml", 1, 1)
 TABLE = Table("t", "/wh/t.lance", PLACE)
 SIDE = KnnSide("v", ("a", "b"), table="q", refs=("q",))
 OUTPUT: Any = {"output_format": "lance", "output_uri": "/wh/o", "location": PLACE}
+SAME = Duplicates("s", "v", 0.1, table="q", output_uri="/wh/o", location=PLACE)
 JOIN = KnnJoin("j", SIDE, replace(SIDE, table="p", refs=("p",)), 10, **OUTPUT)
 
 
@@ -143,10 +145,28 @@ JOINS = [
     replace(JOIN, on=(("a", "a"),)),
     replace(JOIN, on=(("a", "b"),)),
 ]
+DUPLICATES = [
+    SAME,
+    replace(SAME, table=None, uri="/x"),
+    replace(SAME, table="r"),
+    replace(SAME, vector="w"),
+    replace(SAME, max_distance=0.2),
+    replace(SAME, where="a < 1"),
+    replace(SAME, on=("a",)),
+    replace(SAME, metric="dot"),
+    replace(SAME, mode="approx"),
+    replace(SAME, max_pairs=5),
+    replace(SAME, order_by=("a",)),
+    replace(SAME, order_by=("a desc",)),
+    replace(SAME, select=("a",)),
+    replace(SAME, select=()),
+    replace(SAME, output_uri="/wh/o2"),
+    replace(SAME, pairs_uri="/wh/p"),
+]
 
 
 def test_every_change_of_the_definition_changes_the_digest() -> None:
-    nodes: list[Node] = [*TABLES, *JOINS]
+    nodes: list[Node] = [*TABLES, *JOINS, *DUPLICATES]
     assert len({node_digest(node) for node in nodes}) == len(nodes)
 
 
@@ -173,7 +193,7 @@ def test_every_field_of_the_model_is_tested() -> None:
         "stands_for",
         "keep",
     }
-    for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
+    for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin), (DUPLICATES, Duplicates)):
         for field in fields(kinds):
             values = {repr(getattr(node, field.name)) for node in varied}
             assert (len(values) > 1) is (field.name not in remarks), field.name

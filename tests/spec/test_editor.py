@@ -127,6 +127,34 @@ SPECS: dict[str, Any] = {
             "output": {"table": "lake.s.x", "keep": "7d"},
         },
     ],
+    "duplicates": [
+        {
+            "name": "same",
+            "description": "d",
+            "tags": ["t"],
+            "owner": "o",
+            "priority": 1,
+            "table": "a",
+            "vector": "v",
+            "where": "x < 1",
+            "on": ["b"],
+            "metric": "cosine",
+            "max_distance": 0.02,
+            "max_pairs": 5,
+            "mode": "exact",
+            "keep": {"order_by": ["u desc nulls last", "i"]},
+            "select": ["i"],
+            "output": {"lance": "x", "keep": 3},
+            "pairs": {"lance": "y"},
+        },
+        {
+            "name": "alike",
+            "lance": "l",
+            "vector": "v",
+            "max_distance": 1,
+            "output": {"lance": "x"},
+        },
+    ],
 }
 PROJECT: dict[str, Any] = {
     "name": "shop",
@@ -275,7 +303,7 @@ def test_wrong_values_are_still_flagged(path: tuple[Any, ...], wrong: object) ->
 
 def test_a_file_with_one_section_can_be_checked() -> None:
     parts = {"table": "tables", "column_set": "column_sets", "policy": "policies"}
-    parts |= {"knn_join": "knn_joins", "source": "sources"}
+    parts |= {"knn_join": "knn_joins", "duplicates": "duplicates", "source": "sources"}
     assert {*parts, "project", "specs"} == set(KINDS)
     for kind, key in parts.items():
         for item in SPECS[key]:

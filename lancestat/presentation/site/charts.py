@@ -12,11 +12,13 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
+from lancestat.duplicates.action import duplicates_figures
 from lancestat.formats import count, duration, large, size
 from lancestat.joins.action import join_figures
 from lancestat.joins.record import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import HAMMING
 from lancestat.presentation.site.text import NOTHING
+from lancestat.report.duplicates import DuplicatesReport
 from lancestat.report.joins import JoinReport
 from lancestat.report.values import NodeReport, ProjectReport
 from lancestat.runs.result import PastRun, Status
@@ -202,11 +204,11 @@ def distance_words(report: JoinReport, distances: JoinDistances) -> tuple[str, s
 
 
 def distance_shapes(
-    report: JoinReport, distances: JoinDistances
+    metric: str, distances: JoinDistances
 ) -> list[tuple[RankDistances, Distribution, str]]:
     """Return each rank with its bars, and in words how many neighbours have no bar."""
     # Bits that differ are whole numbers, whose bars stand in the middle of their intervals.
-    are_whole = report.spec.metric == HAMMING.name and distances.width >= 1
+    are_whole = metric == HAMMING.name and distances.width >= 1
     margin = 0.5 if are_whole else 0.0
     shapes = []
     for rank in distances.ranks:
@@ -286,6 +288,24 @@ def join_history(report: JoinReport) -> tuple[LineChart, ...]:
         _chart("Unmatched left rows", "count", times, unmatched, count),
         _chart("Excluded right rows", "count", times, excluded, count),
         _chart("Recall", "share", times, recalls, _share, report.spec.recall),
+        _chart("Time taken", "seconds", times, seconds, duration),
+    )
+    return tuple(chart for chart in charts if chart is not None)
+
+
+def duplicates_history(report: DuplicatesReport) -> tuple[LineChart, ...]:
+    """Return what became of near-duplicates over the last runs that wrote a result."""
+    runs, figures = report.results, [duplicates_figures(run.result) for run in report.results]
+    counts = [figure.counts for figure in figures]
+    groups = [None if one is None else one.groups for one in counts]
+    redundant = [None if one is None else one.redundant_rows for one in counts]
+    pairs = [None if one is None else one.pairs for one in counts]
+    seconds = [run.result.elapsed_seconds for run in runs]
+    times = _times(run.ended_at for run in runs)
+    charts = (
+        _chart("Groups", "count", times, groups, count),
+        _chart("Rows that could go", "count", times, redundant, count),
+        _chart("Pairs", "count", times, pairs, count),
         _chart("Time taken", "seconds", times, seconds, duration),
     )
     return tuple(chart for chart in charts if chart is not None)

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from markupsafe import Markup
 
+from lancestat.duplicates.action import counted
 from lancestat.formats import age, count, spoken
 from lancestat.joins.action import excluded_rows, measured_recall
 from lancestat.joins.record import InputRecord, JoinRecord
 from lancestat.presentation.site.charts import Distribution, distribution
 from lancestat.presentation.site.text import NOTHING, ago, since
+from lancestat.report.duplicates import DuplicatesReport
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import TableReport, status_figures
 from lancestat.spec.catalog import shown_uri, table_name_of
@@ -107,6 +109,54 @@ def join_facts(report: JoinReport, origins: Origins = NO_ORIGINS) -> list[Fact]:
         facts += _made(record)
     facts += [("Owner", spec.owner)] if spec.owner else []
     return facts
+
+
+def duplicates_facts(report: DuplicatesReport, origins: Origins = NO_ORIGINS) -> list[Fact]:
+    """Terms and what is known of them; `origins` are those of values from the environment."""
+    spec, record = report.spec, report.record
+    meaning = f"rows within {spec.max_distance:g} by {spec.metric}, directly or by way of others"
+    facts: list[Fact] = [
+        ("Meaning", named(origins, "max_distance", "metric") or meaning),
+        *([("Read from", f"lance: {shown_uri(spec.uri)}")] if spec.uri is not None else []),
+        ("Vector", spec.vector),
+        *([("Keys", named(origins, "on") or ", ".join(spec.on))] if spec.on else []),
+        *([("Where", spec.where)] if spec.where is not None else []),
+        ("Kept", ", ".join(spec.order_by) or "the first row of a group"),
+        ("Output", f"lance: {spec.output_uri}"),
+        *([("Pairs", f"lance: {spec.pairs_uri}")] if spec.pairs_uri is not None else []),
+    ]
+    if record is not None:
+        counts, joined = record.counts, record.pairs
+        facts += [
+            ("Made", since(record.finished_at)),
+            ("Strategy", spoken([joined.strategy])),
+            ("Compared", count(joined.counts.left_rows, "row")),
+            ("Found", ", ".join(counted(counts))),
+            (
+                "Excluded",
+                f"{count(joined.counts.excluded_right_rows, 'row')} without a usable vector",
+            ),
+        ]
+    facts += [("Owner", spec.owner)] if spec.owner else []
+    return facts
+
+
+# Sizes of groups, and how many groups have them, in words.
+SizeFacts = tuple[list[tuple[str, str]], str]
+
+
+def group_sizes(report: DuplicatesReport) -> SizeFacts | None:
+    """Return how many groups there are of each size, and the sizes of the largest ones."""
+    record = report.record
+    if record is None or not record.counts.groups:
+        return None
+    rows = []
+    for place, number in enumerate(record.sizes.counts):
+        low, high = (1 << place) + 1, 1 << place + 1
+        rows.append(
+            (count(low) if low == high else f"{count(low)} to {count(high)}", count(number))
+        )
+    return rows, ", ".join(map(count, record.sizes.largest))
 
 
 def _mode(spec: KnnJoin) -> str:

@@ -33,11 +33,12 @@ from lancestat.presentation.site.text import (
     since,
 )
 from lancestat.presentation.words import kind_name, pairs_of
+from lancestat.report.duplicates import DuplicatesReport
 from lancestat.report.gather import redacted_report
 from lancestat.report.joins import JoinReport
 from lancestat.report.site_folder import clear, clear_drafts, complete, is_free, put
 from lancestat.report.tables import TableReport, status_figures, verdict_words
-from lancestat.report.values import Health, ProjectReport
+from lancestat.report.values import Health, NodeReport, ProjectReport
 from lancestat.runs.actions import gone_words
 from lancestat.runs.result import NodeFailure, NodeResult, PastRun
 from lancestat.spec.model import ProjectSpec
@@ -145,7 +146,8 @@ class Pages:
 
     def __init__(self, report: ProjectReport, spec: ProjectSpec, sanitizer: PageSanitizer) -> None:
         # A kind of node that has no page of its own is left out.
-        nodes = tuple(node for node in report.nodes if isinstance(node, TableReport | JoinReport))
+        shown = TableReport | JoinReport | DuplicatesReport
+        nodes = tuple(node for node in report.nodes if isinstance(node, shown))
         if nodes != report.nodes:
             names = {node.spec.name for node in nodes}
             reads = {
@@ -178,6 +180,7 @@ class Pages:
         runs = all_runs(report)
         tables = [node for node in report.nodes if isinstance(node, TableReport)]
         joins = [node for node in report.nodes if isinstance(node, JoinReport)]
+        duplicates = [node for node in report.nodes if isinstance(node, DuplicatesReport)]
         order, healths = list(Health), Counter(node.health for node in report.nodes)
         unwell = [node for node in report.nodes if node.health is not Health.OK]
         yield self._page(
@@ -189,6 +192,7 @@ class Pages:
             columns=column_counts(report),
             tables=tables,
             joins=joins,
+            duplicates=duplicates,
             runs=runs[:5],
             skips=last_skips(report),
         )
@@ -207,6 +211,8 @@ class Pages:
             yield self._table(table)
         for join in joins:
             yield self._join(join)
+        for node in duplicates:
+            yield self._duplicates(node)
         yield "search-index.js", self._search_index()
         if self._codes:
             kinds = [error_class(code) for code in sorted(self._codes)]
@@ -243,12 +249,24 @@ class Pages:
             "join.html",
             facts=facts.join_facts(join, self._origins.get(join.spec.name, {})),
             sides=facts.side_facts(join),
-            ranks=charts.distance_shapes(join, distances) if distances else [],
+            ranks=charts.distance_shapes(join.spec.metric, distances) if distances else [],
             distances=charts.distance_words(join, distances) if distances else None,
             history=charts.join_history(join),
         )
 
-    def _node(self, node: TableReport | JoinReport, template: str, **values: object) -> SitePage:
+    def _duplicates(self, node: DuplicatesReport) -> SitePage:
+        distances = node.record.pairs.distances if node.record else None
+        origins = self._origins.get(node.spec.name, {})
+        return self._node(
+            node,
+            "duplicates.html",
+            facts=facts.duplicates_facts(node, origins),
+            sizes=facts.group_sizes(node),
+            ranks=charts.distance_shapes(node.spec.metric, distances) if distances else [],
+            history=charts.duplicates_history(node),
+        )
+
+    def _node(self, node: NodeReport, template: str, **values: object) -> SitePage:
         name = node.spec.name
         return self._page(
             self._addresses[name],
@@ -319,8 +337,8 @@ def coverage_of(report: TableReport) -> tuple[float | None, str]:
     return len(status.columns) / total, f"{count(len(status.columns))} of {count(total)}"
 
 
-def result_words(report: JoinReport) -> str:
-    """Whether a join's result holds, and why it does not."""
+def result_words(report: JoinReport | DuplicatesReport) -> str:
+    """Whether a node's result holds, and why it does not."""
     if report.verdict == "current" or not report.reasons:
         return report.verdict
     return f"{report.verdict}: {spoken(report.reasons)}"

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from lancestat import formats
 from lancestat.errors import Location, SpecError, error_class
 from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, redact_line
+from lancestat.report.duplicates import DuplicatesReport
 from lancestat.report.tables import TableReport
 from lancestat.report.values import NodeReport
 from lancestat.spec.document import MAX_BYTES
@@ -184,6 +185,8 @@ def addresses(nodes: Iterable[NodeReport]) -> Mapping[str, str]:
 
 
 def _folder(node: NodeReport) -> str:
+    if isinstance(node, DuplicatesReport):
+        return "duplicates"
     return "tables" if isinstance(node, TableReport) else "joins"
 
 

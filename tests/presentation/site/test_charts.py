@@ -152,7 +152,7 @@ def measured(made: JoinDistances | None, **changes: object) -> JoinReport:
 
 
 def drawn(made: JoinDistances, **changes: object) -> list[tuple[RankDistances, Distribution, str]]:
-    return distance_shapes(measured(made, **changes), made)
+    return distance_shapes(measured(made, **changes).spec.metric, made)
 
 
 def test_every_counted_rank_is_drawn_at_the_same_scale() -> None:

@@ -1,0 +1,183 @@
+"""Runs near-duplicates: the join that finds pairs, then the groups, which are committed as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lancestat.duplicates.action import (
+    CommitGroups,
+    DuplicatesAction,
+    DuplicatesFigures,
+    GroupPairs,
+    GroupWork,
+)
+from lancestat.duplicates.grouping import Members, components, lasting_ids
+from lancestat.duplicates.members import GroupedRows, read_members, read_pairs, result_schema
+from lancestat.duplicates.record import (
+    DuplicatesRecord,
+    GroupCounts,
+    GroupSizes,
+    decode_record,
+    history_figures,
+    record_key,
+    stored_record,
+)
+from lancestat.errors import StaleBase
+from lancestat.joins.action import JoinFigures
+from lancestat.joins.output import result as results
+from lancestat.joins.output.lance_output import LanceOutput
+from lancestat.joins.record import JoinRecord, ResultRecord
+from lancestat.joins.record import decode_record as decode_join
+from lancestat.joins.run import JoinRunner, OpenJoin
+from lancestat.joins.search.metrics import metric_named
+from lancestat.joins.search.work import OutputFormat, OutputState, VectorSide
+from lancestat.runs.actions import Action, Stage, StageProgress
+from lancestat.runs.events import StageReached
+from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
+from lancestat.runs.node import NodeEnded, NodeRunner
+from lancestat.runs.result import Status, planned
+from lancestat.spec.model import Duplicates
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The pairs of a table: the join that found them, and what it did if it has just run."""
+
+    record: JoinRecord
+    state: OutputState
+    figures: JoinFigures
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Groups that were committed."""
+
+    result: OutputState
+    counts: GroupCounts
+    sizes: GroupSizes
+    highest_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesRunner(NodeRunner):
+    """Runs actions on near-duplicates."""
+
+    context: RunContext
+    open_join: OpenJoin
+
+    def run(self, action: DuplicatesAction) -> NodeEnded | Action:
+        """Find the pairs where that is to be done, and group them.
+
+        A run that dies in between leaves the groups as they are; the next one does both again.
+        """
+        pairs = self._pairs(action)
+        if not isinstance(pairs, _Pairs):
+            return pairs
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return self._ended(action, pairs, self._group(action, pairs.state))
+            except StaleBase:
+                # Another run has committed, and its ids are taken.
+                continue
+        return self._ended(action, pairs, self._group(action, pairs.state))
+
+    def _pairs(self, action: DuplicatesAction) -> _Pairs | Action:
+        if action.join is None:
+            assert action.known is not None, "there are pairs"
+            record, state = action.known
+            figures = JoinFigures(record.strategy, None, record.counts, 0, record.accuracy)
+            return _Pairs(record, state, figures)
+        digests = {**self.context.digests, action.node: action.work.pairs_digest}
+        joins = JoinRunner(replace(self.context, digests=digests), self.open_join)
+        ended = joins.run(action.join)
+        if not isinstance(ended, NodeEnded):
+            return ended
+        assert ended.record is not None, "joins that end well are recorded"
+        assert isinstance(ended.result.figures, JoinFigures), "joins have figures"
+        record = decode_join(ended.record[1])
+        made = record.result
+        state = OutputState(
+            OutputFormat.LANCE,
+            action.join.work.output_uri,
+            made.rows,
+            made.digest,
+            version=made.version,
+        )
+        return _Pairs(record, state, ended.result.figures)
+
+    def _group(self, action: DuplicatesAction, pairs: OutputState) -> _Groups:
+        """Group pairs, and replace the last result, whose ids groups take over.
+
+        Raises:
+            StaleBase: another run has written the result meanwhile.
+        """
+        work, options = action.work, self.context.options
+        self._reach(action, GroupPairs())
+        output = LanceOutput(work.output_uri, options.of(work.output_uri))
+        before = output.current()
+        known, highest = read_members(output)
+        grouped = components(*read_pairs(pairs, options.of(pairs.uri)))
+        rows = GroupedRows.of(self._side(work), metric_named(work.metric), grouped, work.order_by)
+        hashes, distances = rows.compared()
+        members = Members(hashes, grouped.labels, rows.is_kept)
+        ids, highest = lasting_ids(known, members, max(highest, self._highest(action.node)))
+        schema = result_schema(rows.side, highest)
+        self._reach(action, CommitGroups(work.output_uri))
+        location = (work.output_uri, self.context.run_id, output.options)
+        writer = results.begin(OutputFormat.LANCE, *location)
+        try:
+            batches = rows.batches(ids, hashes, distances, schema)
+            written = [output.write(writer, 0, schema, batches)] if len(grouped) else []
+            if output.current() != before:
+                raise StaleBase(f"the result of '{action.node}' has changed since it was looked at")
+            result = output.replace(writer, schema, written)
+        except BaseException:
+            output.discard(writer)
+            raise
+        counts = GroupCounts(len(grouped), len(grouped.rows), pairs.rows)
+        return _Groups(result, counts, GroupSizes.of(grouped.sizes.tolist()), highest)
+
+    def _side(self, work: GroupWork) -> VectorSide:
+        table = work.table
+        return VectorSide(
+            pin=table.pin,
+            vector=work.vector,
+            columns=work.select,
+            fragments=table.fragments,
+            storage_options=self.context.options.of(table.pin.uri),
+            keys=work.keys,
+            has_bits=metric_named(work.metric).has_bits,
+        )
+
+    def _highest(self, node: str) -> int:
+        """Return the highest id that the state knows of, should the result have gone."""
+        records = self.context.state.records(Duplicates.kind.value, decode_record)
+        record = records.get(record_key(node))
+        return 0 if record is None else record.highest_id
+
+    def _reach(self, action: DuplicatesAction, stage: Stage) -> None:
+        self.context.refuse_when_stopped(action.node)
+        self.context.events.emit(StageReached(action.node, StageProgress(stage)))
+
+    def _ended(self, action: DuplicatesAction, pairs: _Pairs, groups: _Groups) -> NodeEnded:
+        made, pin = groups.result, action.work.table.pin
+        record = DuplicatesRecord(
+            node=action.node,
+            digest=self.context.digests[action.node],
+            content=action.work.content,
+            pairs=pairs.record,
+            result=ResultRecord(made.rows, made.digest, made.version),
+            counts=groups.counts,
+            sizes=groups.sizes,
+            highest_id=groups.highest_id,
+            finished_at=self.context.clock(),
+        )
+        result = replace(
+            planned(action),
+            status=Status.SUCCESS,
+            version_published=made.version,
+            figures=DuplicatesFigures(pairs.figures, groups.counts),
+        )
+        return NodeEnded(
+            result, stored_record(record), history_figures(record), versions={pin.uri: pin.version}
+        )

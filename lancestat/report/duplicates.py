@@ -1,0 +1,79 @@
+"""Reports of near-duplicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from lancestat.duplicates.action import DuplicatesFigures
+from lancestat.duplicates.node import record_of
+from lancestat.duplicates.record import DuplicatesRecord
+from lancestat.report.joins import RESULTS
+from lancestat.report.values import (
+    NodeReport,
+    NodeRuns,
+    Reporter,
+    failed,
+    planned_facts,
+    runs_by_node,
+    shortcomings,
+)
+from lancestat.runs.result import PastRun
+from lancestat.spec.model import Duplicates, Node, NodeKind, duplicates_of
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesReport(NodeReport):
+    """Near-duplicates: whether the groups hold, and what was last made.
+
+    `results` are the newest runs that wrote a result, however many others there were since.
+    """
+
+    record: DuplicatesRecord | None = None
+    results: tuple[PastRun, ...] = ()
+
+    @property
+    def made_at(self) -> datetime | None:
+        return self.record.finished_at if self.record else None
+
+    def cells(self) -> dict[str, object]:
+        rows = self.record.result.rows if self.record else None
+        return {**NodeReport.cells(self), "rows": rows}
+
+    def to_json(self, now: datetime) -> dict[str, object]:
+        record = self.record
+        figures = DuplicatesFigures() if record is None else DuplicatesFigures.recorded(record)
+        return {
+            **NodeReport.to_json(self, now),
+            "rows": record.result.rows if record else None,
+            **{name: figures.to_json()[name] for name in _MEASURES},
+        }
+
+
+_MEASURES = (
+    "strategy",
+    "duplicate_groups",
+    "duplicate_rows",
+    "duplicate_pairs",
+    "redundant_rows",
+)
+
+
+class DuplicatesReporter(Reporter):
+    """Makes reports of near-duplicates from an observed plan."""
+
+    results: NodeRuns | None = None
+
+    def prepare(self, nodes: Sequence[Node]) -> None:
+        """Read the runs that wrote results, once."""
+        if self.results is None and duplicates_of(nodes):
+            state, target = self.observed.state, self.observed.spec.target.name
+            self.results = runs_by_node(state, target, RESULTS, NodeKind.DUPLICATES.value)
+
+    def report(self, node: Duplicates, runs: tuple[PastRun, ...]) -> DuplicatesReport:
+        action, record = self.actions[node.name], record_of(self.observed, node)
+        problems = [*shortcomings(action), *failed(runs, self.now, action.error)]
+        results = (self.results or {}).get(node.name, ())
+        facts = planned_facts(node, action, problems)
+        return DuplicatesReport(**facts, record=record, runs=runs, results=results)

@@ -1,0 +1,178 @@
+"""Near-duplicates on Spark: groups of all pairs, by brute force; runs that die in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lancestat import Project
+from lancestat.duplicates.action import DuplicatesFigures
+from tests.duplicates.shop import brute
+from tests.interpreted import short_lived
+from tests.runs.world import write_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS, DIMENSION = 400, 8
+
+
+def rows(metric: str) -> pa.Table:
+    """Return rows of which some are near others, and some have no usable vector."""
+    chosen = np.random.default_rng(11)
+    if metric == "hamming":
+        vectors: Any = chosen.integers(0, 256, (ROWS, DIMENSION)).astype(np.uint8)
+        vectors[198:396] = vectors[:198]
+        vectors[198:396, 0] ^= (1 << chosen.integers(0, 4, 198)).astype(np.uint8)
+        element = pa.uint8()
+    else:
+        vectors = chosen.normal(size=(ROWS, DIMENSION)).astype(np.float32)
+        vectors[200:] = vectors[chosen.integers(0, 150, 200)]
+        vectors[200:] += chosen.normal(size=(200, DIMENSION)).astype(np.float32) / 50
+        element = pa.float32()
+    usable = [None if id % 37 == 5 else vector.tolist() for id, vector in enumerate(vectors)]
+    if metric != "hamming":
+        usable[6], usable[7] = [float("nan")] * DIMENSION, [0.0] * DIMENSION
+    return pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "tenant": pa.array([None if id % 41 == 0 else f"t{id % 3}" for id in range(ROWS)]),
+            "rank": pa.array([id * 7 % 100 for id in range(ROWS)]),
+            "v": pa.array(usable, pa.list_(element, DIMENSION)),
+        }
+    )
+
+
+def bits(row: dict[str, Any]) -> dict[str, Any]:
+    vector = row["v"]
+    unpacked = None if vector is None else np.unpackbits(np.array(vector, np.uint8)).tolist()
+    return {**row, "v": unpacked}
+
+
+@pytest.mark.parametrize("on", [[], ["tenant"]])
+@pytest.mark.parametrize("where", [None, "id < 350"])
+@pytest.mark.parametrize(
+    ("metric", "max_distance"), [("l2", 0.02), ("cosine", 0.002), ("hamming", 2)]
+)
+def test_groups_are_those_of_all_pairs(
+    spark: SparkSession, tmp_path: Path, metric: str, max_distance: float, where: str, on: list[str]
+) -> None:
+    table = str(tmp_path / "rows.lance")
+    lance.write_dataset(rows(metric), table, max_rows_per_file=90)
+    lance.dataset(table).delete("id % 10 = 3")
+    node: dict[str, Any] = {
+        "name": "same",
+        "lance": "rows.lance",
+        "vector": "v",
+        "metric": metric,
+        "max_distance": max_distance,
+        "keep": {"order_by": ["rank desc", "id"]},
+        "select": ["id", "rank", "v"],
+        "output": {"lance": "same.lance"},
+        **({"on": on} if on else {}),
+        **({"where": where} if where else {}),
+    }
+    project = write_project(tmp_path, duplicates=[node])
+    result = project.run(project.plan(), session=spark)
+    assert result.status == "success", result.nodes[0].text
+    found = lance.dataset(str(tmp_path / "same.lance")).to_table().to_pylist()
+    live = lance.dataset(table).to_table(filter=where).to_pylist()
+    measure = "l2" if metric == "hamming" else metric
+    compared = [bits(row) if metric == "hamming" else row for row in live]
+    expected = brute(compared, max_distance, measure, on)
+    assert expected
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for row in found:
+        groups.setdefault(row["group_id"], []).append(row)
+    assert sorted(sorted(row["id"] for row in group) for group in groups.values()) == sorted(
+        map(sorted, expected)
+    )
+    vectors = {row["id"]: np.array(row["v"], np.float64) for row in compared if row["v"]}
+    for group in groups.values():
+        kept, *others = group
+        assert kept["is_kept"] and kept["_distance"] is None
+        assert kept["id"] == min(group, key=lambda row: (-row["rank"], row["id"]))["id"]
+        for row in others:
+            assert not row["is_kept"]
+            left, right = vectors[kept["id"]], vectors[row["id"]]
+            lengths = np.sqrt((left**2).sum() * (right**2).sum())
+            true = ((left - right) ** 2).sum()
+            true = 1 - (left * right).sum() / lengths if metric == "cosine" else true
+            assert row["_distance"] == pytest.approx(true, abs=1e-7)
+    [node_result] = result.nodes
+    assert isinstance(node_result.figures, DuplicatesFigures)
+    assert node_result.figures.counts is not None
+    assert node_result.figures.counts.rows == len(found)
+    assert project.plan().actions[0].verb == "skip"
+
+
+KILLED = """
+import os, signal, sys
+import lancestat.duplicates.run
+from lancestat import Project
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(lancestat.duplicates.run, sys.argv[2], die)
+project = Project.load(sys.argv[1])
+project.run(project.plan())
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("at", ["components", "result_schema"])
+def test_a_killed_run_leaves_the_result_and_the_next_one_converges(
+    spark: SparkSession, tmp_path: Path, at: str
+) -> None:
+    table = str(tmp_path / "rows.lance")
+    lance.write_dataset(rows("l2").slice(0, 300), table)
+    node = {
+        "name": "same",
+        "lance": "rows.lance",
+        "vector": "v",
+        "max_distance": 0.02,
+        "select": ["id"],
+        "output": {"lance": "same.lance"},
+    }
+    project = write_project(tmp_path, duplicates=[node])
+    assert project.run(project.plan(), session=spark).status == "success"
+    before = lance.dataset(str(tmp_path / "same.lance")).to_table()
+    lance.write_dataset(rows("l2").slice(300), table, mode="append")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, tmp_path, at],
+        env={**os.environ, **short_lived()},
+        timeout=200,
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert lance.dataset(str(tmp_path / "same.lance")).to_table().equals(before)
+    project = Project.load(tmp_path)
+    assert project.run(project.plan(), session=spark).status == "success"
+    assert project.plan().actions[0].verb == "skip"
+    found = lance.dataset(str(tmp_path / "same.lance")).to_table().to_pylist()
+    groups: dict[int, set[int]] = {}
+    for row in found:
+        groups.setdefault(row["group_id"], set()).add(row["id"])
+    expected = brute(lance.dataset(table).to_table().to_pylist(), 0.02, "l2")
+    assert sorted(map(sorted, groups.values())) == sorted(map(sorted, expected))
+    earlier = before.to_pylist()
+    members = {row["group_id"]: row["id"] for row in earlier if row["is_kept"]}
+    for id, row in members.items():
+        assert row in groups[id], "groups that only grew have their ids"
+    assert json.loads(
+        lance.dataset(str(tmp_path / "same.lance")).schema.metadata[b"lancestat.duplicates"]
+    )["highest_id"] == max(groups)
