@@ -14,7 +14,7 @@ PRODUCTS, COPIES = 20_000, 600
 
 
 def main() -> None:
-    """Write products, join them with themselves, and group the pairs."""
+    """Write products, and find groups of those that are the same."""
     lancestat()
     shutil.rmtree(FOLDER / ".lancestat", ignore_errors=True)
     try:
@@ -40,10 +40,10 @@ def walk(page: Page) -> None:
     page.grid([[str(row["id"]), row["name"]] for row in table.slice(0, 4).to_pylist()])
     page.step("What is there to do?")
     page.command("plan")
-    page.step("Find the pairs")
+    page.step("Find the groups")
     page.command("run")
-    page.step("Group them")
-    page.script("clusters.py")
+    page.step("Look at them")
+    page.script("groups.py")
     page.step("And again")
     page.command("plan")
 
