@@ -55,9 +55,16 @@ def read_members(output: LanceOutput) -> tuple[Members, int]:
     with readable(output.uri, version=version, storage_options=output.options):
         table = dataset.to_table(columns=[ROW_HASH, GROUP_ID, IS_KEPT])
     hashes, groups, is_kept = (column.to_numpy() for column in table.columns)
-    stored = (dataset.schema.metadata or {}).get(_IDS, b"{}")
-    highest = json.loads(stored).get("highest_id", 0)
-    return Members(hashes, groups, is_kept), max(int(highest), int(groups.max(initial=0)))
+    highest = _highest_id((dataset.schema.metadata or {}).get(_IDS, b""))
+    return Members(hashes, groups, is_kept), max(highest, int(groups.max(initial=0)))
+
+
+def _highest_id(stored: bytes) -> int:
+    """Return the highest id that metadata has, 0 where it is damaged: the state knows it, too."""
+    try:
+        return int(json.loads(stored)["highest_id"])
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +143,9 @@ class GroupedRows:
                 pa.array(distances[here], mask=is_first),
                 pa.array(hashes[here]),
             ]
-            batch = pa.Table.from_arrays(arrays, names=schema.names).cast(schema)
-            for part in batch.combine_chunks().to_batches():
-                yield part
-                step_next = fitting_rows(part)
-            start, step = start + step, step_next
+            table = pa.Table.from_arrays(arrays, names=schema.names).cast(schema).combine_chunks()
+            yield from table.to_batches()
+            start, step = start + step, fitting_rows(table.to_batches()[0])
 
 
 def result_schema(side: VectorSide, highest: int) -> pa.Schema:

@@ -146,6 +146,18 @@ def test_ids_outlast_a_result_that_is_removed(shop: Shop) -> None:
     assert sorted(shop.groups()) == [3, 4]
 
 
+@pytest.mark.parametrize("stored", [None, "x", "[]", "{}"])
+def test_damaged_metadata_does_not_bring_ids_back(shop: Shop, stored: str | None) -> None:
+    shop.settle()
+    lance.dataset(shop.table).delete("id >= 10")
+    shop.settle()
+    dataset = lance.dataset(str(shop.folder / "same.lance"))
+    dataset.update_schema_metadata({"lancestat.duplicates": stored})
+    shop.append(products(line(50, 51)))
+    shop.settle()
+    assert sorted(shop.groups()) == [1, 3]
+
+
 def test_compaction_and_updates_of_other_columns_move_no_ids(shop: Shop) -> None:
     lance.dataset(shop.table).delete("id = 1")
     shop.settle()
