@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, wraps
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import lance
@@ -29,7 +29,27 @@ _OURS = {BLOB: "binary"}
 _THE_CONNECTORS = {BLOB: "binary", JSON: "binary"}
 
 
-@lru_cache(maxsize=1_024)
+Answer = TypeVar("Answer")
+
+
+def by_type(answer: Callable[[pa.DataType], Answer]) -> Callable[[pa.DataType], Answer]:
+    """Return a function of Arrow types that remembers its answers, but those of extension types.
+
+    Extension types that are defined in Python have no hash.
+    """
+    remembered = lru_cache(maxsize=1_024)(answer)
+
+    @wraps(answer)
+    def answered(arrow_type: pa.DataType) -> Answer:
+        import pyarrow as pa
+
+        is_extension = isinstance(arrow_type, pa.BaseExtensionType)
+        return answer(arrow_type) if is_extension else remembered(arrow_type)
+
+    return answered
+
+
+@by_type
 def spark_type(arrow_type: pa.DataType) -> str | None:
     """Return the catalog string of the Spark type that lancestat reads an Arrow type as.
 
@@ -40,7 +60,7 @@ def spark_type(arrow_type: pa.DataType) -> str | None:
     return _mapped(arrow_type, _OURS)
 
 
-@lru_cache(maxsize=1_024)
+@by_type
 def connector_type(arrow_type: pa.DataType) -> str | None:
     """Return the catalog string of the type that the Lance connector for Spark gives a column.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from queue import SimpleQueue
 
+import pytest
 from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import TextColumn
@@ -20,6 +21,7 @@ from lancestat.joins.action import (
 )
 from lancestat.joins.search.cost_model import Strategy
 from lancestat.joins.search.work import Scope
+from lancestat.presentation.terminal import CONSOLE
 from lancestat.runs.actions import StageProgress
 from lancestat.runs.events import (
     Cancelling,
@@ -35,6 +37,12 @@ from lancestat.runs.events import (
 from lancestat.runs.result import NodeResult, Status, failed, interrupted
 from lancestat.spec.model import Publish
 from lancestat.tables.action import MergePartials, PublishStatistics, ReadFragments, TableStage
+
+
+@pytest.fixture(autouse=True)
+def logs_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of other tests may have logged in JSON."""
+    monkeypatch.setattr(CONSOLE, "logs_json", False)
 
 
 class Terminal:

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum, visible
-from lancestat.lake.snapshot import Field
+from lancestat.lake.snapshot import Field, by_type
 from lancestat.tables.statistics.bounds import Bound
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ _LONG_DIGITS = 18
 _DECIMAL_BITS = (32, 64, 128)
 
 
-@lru_cache(maxsize=1_024)
+@by_type
 def column_type(arrow_type: pa.DataType) -> ColumnType | None:
     """Return the analyzable type of an Arrow type; a dictionary's is that of its values.
 
