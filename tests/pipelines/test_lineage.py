@@ -306,7 +306,7 @@ def test_no_event_holds_what_the_environment_does(sent: Path, tmp_path: Path) ->
     os.environ.update(canaries.ENVIRONMENT)
     assert invoke("run").exit_code == 1
     text = sent.read_text()
-    assert len(events_of(sent)) == 12
+    assert len(events_of(sent)) == 16
     assert "{{ env_var('C_LAKE') }}" in text
     assert canaries.seen(text, canaries.ENVIRONMENT) == []
 
