@@ -212,6 +212,8 @@ def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
 
 def turned(sketch: Sketch, by: int) -> Sketch:
     """Another sketch of the same kind: Lance stores equal bytes once."""
+    from lancestat.tables.statistics.sketches import Sketch
+
     registers = sketch.registers
     place = by % len(registers)
     return Sketch.of(registers[place:] + registers[:place])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -26,8 +26,7 @@ from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_ca
 if TYPE_CHECKING:
     from lancestat.project import Project
     from lancestat.tables.action import Scan, TableVersion
-    from lancestat.tables.analyze import SparkScanner
-    from lancestat.tables.statistics.partial import ColumnPartial
+    from lancestat.tables.analyze import Scanned, SparkScanner
 
 
 def help_page(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
@@ -98,13 +97,15 @@ def publish(folder: Path, tiny: bool) -> Measures:
 
 def read_here(
     scanner: SparkScanner, node: str, table: TableVersion, scans: Sequence[Scan]
-) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+) -> Iterator[Scanned]:
     """The partials of a table's scans, read in this process."""
     import lance
     import pyarrow as pa
 
     from lancestat.lake.fingerprint import field_key
+    from lancestat.tables.analyze import Scanned
     from lancestat.tables.statistics.kernel import analyze
+    from lancestat.tables.statistics.partial import encode
 
     dataset = lance.dataset(table.uri, version=table.version)
     names = {field_key(field): field.name for field in table.fields}
@@ -113,7 +114,8 @@ def read_here(
         schema = pa.schema([dataset.schema.field(name) for name in columns])
         batches = dataset.get_fragment(scan.fragment_id).to_batches(columns=columns)
         partials = analyze(batches, schema)
-        yield scan, {key: partials[names[key]] for key in scan.fields}
+        read = [((scan,), {key: encode(partials[names[key]]) for key in scan.fields})]
+        yield Scanned(read, read)
 
 
 class Steps:
