@@ -126,7 +126,9 @@ def read_fragments(
     batches = list(_named(scanner.to_batches(), dataset, what, storage_options))
     rows = pa.Table.from_batches(batches, scanner.projected_schema).combine_chunks()
     owners = rows.column(_ADDRESS).to_numpy() >> np.uint64(_ROW_BITS)
-    places = np.searchsorted(np.asarray(ids, np.uint64), owners)
+    # Earlier releases of Lance have left fragments out of the order of their ids.
+    order = np.argsort(ids)
+    places = order[np.searchsorted(np.asarray(ids, np.uint64)[order], owners)]
     assert np.all(places[1:] >= places[:-1]), "fragments are read in order"
     lengths = np.bincount(places, minlength=len(ids)).tolist()
     whole = rows.select(list(columns)).to_batches()

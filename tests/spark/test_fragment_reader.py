@@ -22,6 +22,7 @@ from lancestat.spark.fragment_reader import (
     BATCH_BYTES,
     BATCH_ROWS,
     pinned_dataset,
+    read_fragments,
     read_range,
     row_mask,
 )
@@ -59,6 +60,15 @@ def test_ranges_of_a_fragment_are_its_live_rows_in_order(
         count = None if end is None else end - start
         ids_read += ids(dataset, RowRange(0, start, count), row_bytes)
     assert ids_read == LIVE
+
+
+def test_fragments_that_are_read_at_once_come_as_they_are_asked_for(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"id": range(12)}), tmp_path, max_rows_per_file=3)
+    dataset = lance.dataset(tmp_path)
+    dataset.delete("id in (4, 9, 10)")
+    rows, lengths = read_fragments(lance.dataset(tmp_path), [2, 0, 3, 1], ["id"], {})
+    assert rows.column("id").to_pylist() == [6, 7, 8, 0, 1, 2, 11, 3, 5]
+    assert lengths == [3, 3, 1, 2]
 
 
 def test_batches_of_wide_values_stay_small(tmp_path: Path) -> None:
