@@ -247,23 +247,27 @@ class ReadRanges:
 Together = tuple[tuple[int, ...], Mapping[str, bytes]]
 
 
-def _together(ranges: Sequence[RangePartials], width: int, alone: Container[int]) -> list[Together]:
+def _together(
+    ranges: Sequence[RangePartials], width: int, alone: Container[int] = (), least: int = 1
+) -> tuple[Together, ...]:
     """Merge and encode the partials of whole fragments whose ids are in one range of a width.
 
-    Other ranges, and those of the scans `alone`, are left by themselves.
+    Other ranges, and those of the scans `alone`, are left by themselves. What fewer than `least`
+    have together is left out.
     """
     groups: dict[tuple[int, int], list[RangePartials]] = defaultdict(list)
     for number, (part, partials) in enumerate(ranges):
         is_alone = not part.is_whole or width == 1 or part.scan in alone
         place = (0, number) if is_alone else (1, part.rows.fragment_id // width)
         groups[place].append((part, partials))
-    return [
+    return tuple(
         (
             tuple(part.scan for part, _ in group),
             {key: encode(merge(partials[key] for _, partials in group)) for key in group[0][1]},
         )
         for group in groups.values()
-    ]
+        if len(group) >= least
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +317,8 @@ class ScanTask:
 
     def _read_ranges(self, ranges: Sequence[RangePartials]) -> ReadRanges:
         stored = _together(ranges, self.fold, self.alone)
-        merged = stored
-        if self.width != self.fold or self.alone:
-            merged = _together(ranges, self.width, ())
-        several = tuple(one for one in merged if len(one[0]) > 1)
-        return ReadRanges(tuple(part for part, _ in ranges), tuple(stored), several)
+        merged = _together(ranges, self.width, least=2)
+        return ReadRanges(tuple(part for part, _ in ranges), stored, merged)
 
     def read(self, part: ScanRange) -> RangePartials:
         """Return the partials of one range.
