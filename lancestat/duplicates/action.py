@@ -64,12 +64,7 @@ class DuplicatesFigures:
     @classmethod
     def recorded(cls, record: DuplicatesRecord) -> DuplicatesFigures:
         """Return the figures of a result that is left as it is."""
-        pairs = record.pairs
-        groups = None if pairs.groups is None else pairs.groups.groups
-        join = JoinFigures(
-            pairs.strategy, counts=pairs.counts, accuracy=pairs.accuracy, groups=groups
-        )
-        return cls(join, record.counts)
+        return cls(JoinFigures.recorded(record.pairs), record.counts)
 
     def to_json(self) -> dict[str, object]:
         """Return the figures as members of a node's object in the JSON of `plan` and `run`."""

@@ -15,6 +15,7 @@ from lancestat.joins.record import (
     Accuracy,
     InputRecord,
     JoinCounts,
+    JoinRecord,
 )
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy
 from lancestat.joins.search.work import JoinWork, OutputFormat, Scope
@@ -203,6 +204,12 @@ class JoinFigures:
         """Return the figures that the object of a node shows; raises ValueError on others."""
         members = {**cls().to_json(), **stored}
         return codec.convert(codec.nested(members, *JOIN_MEASURES), cls)
+
+    @classmethod
+    def recorded(cls, record: JoinRecord) -> JoinFigures:
+        """Return the figures of a result that is left as it is."""
+        groups = None if record.groups is None else record.groups.groups
+        return cls(record.strategy, counts=record.counts, accuracy=record.accuracy, groups=groups)
 
     def to_json(self) -> dict[str, object]:
         """Return the figures as members of a node's object in the JSON of `plan` and `run`."""

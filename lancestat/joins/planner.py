@@ -66,10 +66,7 @@ class JoinAssessment:
     @property
     def is_intact(self) -> bool:
         """Whether readers see what the last run wrote."""
-        if self.record is None or self.output is None:
-            return False
-        made = self.record.result
-        return (made.rows, made.digest) == (self.output.rows, self.output.digest)
+        return self.record is not None and self.record.result.is_seen_in(self.output)
 
 
 # A scope, its reasons, and the new fragments of the one side that has some unless it is full.
@@ -105,10 +102,7 @@ def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> Jo
     if narrowing is None:
         record, spec = assessment.record, assessment.spec
         assert record is not None, "a join without a record is new"
-        groups = None if record.groups is None else record.groups.groups
-        figures = JoinFigures(
-            record.strategy, counts=record.counts, accuracy=record.accuracy, groups=groups
-        )
+        figures = JoinFigures.recorded(record)
         notes = (*assessment.left.notes, *assessment.right.notes)
         return Skip(spec.name, (Reason.UNCHANGED,), figures, notes, spec.kind.value)
     return _join(assessment, narrowing, is_fresh=full_refresh)

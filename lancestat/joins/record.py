@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lancestat import codec
 from lancestat.codec import Instant
 from lancestat.state.values import StoredRecord, join_identity
+
+if TYPE_CHECKING:
+    from lancestat.joins.search.work import OutputState
 
 Rows = TypeVar("Rows", bound="int | None", covariant=True)
 
@@ -134,6 +137,10 @@ class ResultRecord:
     digest: str
     version: int | None = None
     generation: str | None = None
+
+    def is_seen_in(self, output: OutputState | None) -> bool:
+        """Whether readers of an output see this result."""
+        return output is not None and (self.rows, self.digest) == (output.rows, output.digest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from lancestat.spec.knn_join import (
     MetricName,
     Mode,
     Pairs,
+    values_of,
 )
 from lancestat.spec.table import NodeKind
 
@@ -79,17 +80,12 @@ _ORDER = Text(
 )
 
 
-def _values(choices: type[MetricName] | type[Mode]) -> tuple[str, ...]:
-    return tuple(choice.value for choice in choices)
-
-
 @resource
 class Duplicates:
     """Declared near-duplicates of a table: one of `table` and `uri` is set.
 
-    `order_by` chooses the row of a group that
-    is kept. `places` has the locations of keys and of the columns in lists, by dotted key, such as
-    `select.0`.
+    `order_by` chooses the row of a group that is kept. `places` has the locations of keys and of
+    the columns in lists, by dotted key, such as `select.0`.
     """
 
     name: str = key(NAME, "The name of the node.", role=LABEL)
@@ -144,10 +140,12 @@ class Duplicates:
         default=(),
     )
     metric: str = row_key(
-        words(_values(MetricName), "a metric"), "The distance measure.", default=MetricName.L2.value
+        words(values_of(MetricName), "a metric"),
+        "The distance measure.",
+        default=MetricName.L2.value,
     )
     mode: str = row_key(
-        words(_values(Mode), "a mode"),
+        words(values_of(Mode), "a mode"),
         "`exact` compares all pairs. `approx` is refused, since no search in lists finds all pairs "
         "within a distance.",
         default=Mode.EXACT.value,

@@ -100,7 +100,8 @@ def distance_objection(distance: float, metric: str) -> str | None:
     return None
 
 
-def _values(words: type[Enum]) -> tuple[str, ...]:
+def values_of(words: type[Enum]) -> tuple[str, ...]:
+    """Return the words that a key of the YAML takes."""
     return tuple(word.value for word in words)
 
 
@@ -264,10 +265,12 @@ class KnnJoin:
         default=None,
     )
     metric: str = row_key(
-        words(_values(MetricName), "a metric"), "The distance measure.", default=MetricName.L2.value
+        words(values_of(MetricName), "a metric"),
+        "The distance measure.",
+        default=MetricName.L2.value,
     )
     mode: str = row_key(
-        words(_values(Mode), "a mode"),
+        words(values_of(Mode), "a mode"),
         "`exact` compares all pairs; `approx` may miss some neighbours.",
         default=Mode.EXACT.value,
     )
@@ -286,7 +289,7 @@ class KnnJoin:
         default=None,
     )
     join: str = row_key(
-        words(_values(JoinKind), "a join type"),
+        words(values_of(JoinKind), "a join type"),
         "`inner` drops left rows without neighbours; `left_outer` keeps them.",
         default=JoinKind.INNER.value,
     )
@@ -308,7 +311,7 @@ class KnnJoin:
         default=False,
     )
     pairs: str = key(
-        words(_values(Pairs), "a word"),
+        words(values_of(Pairs), "a word"),
         "`unordered` returns each pair of rows of one table once, with the row that comes first.",
         risk=ROWS,
         default=Pairs.ORDERED.value,
