@@ -460,7 +460,7 @@ def _join_objections(item: Item) -> Iterator[_Objection]:
 
 def _duplicates_objections(item: Item) -> Iterator[_Objection]:
     if item.value.get("mode") == Mode.APPROX.value:
-        message = "'mode: approx' is not for duplicates, which are all pairs within a distance"
+        message = "duplicates are all pairs within a distance, which 'mode: approx' cannot find"
         hint = "leave 'mode' out, and compare fewer rows by 'on' or 'where'"
         yield WrongValue, message, hint, "mode"
     yield from _distance_objections(item)

@@ -41,8 +41,8 @@ def fold_to_fit(planned: Mapping[str, Action], budget: int) -> Mapping[str, Acti
     least = _bytes(demands.values(), fold)
     if least > budget:
         error = StateTooSmall(
-            f"the partials of these tables take {size(least)} in the state at least, "
-            f"and its target's state_budget is {size(budget)}",
+            f"the partials of this run's tables take at least {size(least)} in the state, and the "
+            f"target's state_budget is {size(budget)}",
             hint="raise state_budget, or select fewer columns",
         )
         return {
