@@ -15,8 +15,9 @@ from lancestat.redact import redact_line
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
     import pyarrow as pa
+
+    from lancestat.polars import pl
 
 
 def summary(value: object, text: str) -> str:
@@ -48,7 +49,7 @@ def to_arrow(value: object) -> pa.Table:
 
 def to_polars(value: object) -> pl.DataFrame:
     """Return the rows of a value as a Polars DataFrame."""
-    import polars as pl
+    from lancestat.polars import pl
 
     frame = pl.from_arrow(to_arrow(value))
     assert isinstance(frame, pl.DataFrame)

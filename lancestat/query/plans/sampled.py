@@ -92,7 +92,7 @@ class SampledRows:
         Source: P. J. Haas, J. F. Naughton, S. Seshadri and L. Stokes, Sampling-based estimation of
             the number of distinct values of an attribute, VLDB 1995: the estimator "Duj1".
         """
-        import polars as pl
+        from lancestat.polars import pl
 
         rows = self._passing(names)
         if rows is None or not rows.num_rows or (rows.num_rows < FEWEST and not self.is_whole):
@@ -115,7 +115,7 @@ class SampledRows:
         They are of groups inside a block of the sample, if rows of a group stand side by side. None
         where they do not: where the groups there have less than half of the `mean` rows of all.
         """
-        import polars as pl
+        from lancestat.polars import pl
 
         rows = self._passing(keys)
         numbers = None if value is None or type is None else self._values(value, type)
@@ -153,7 +153,7 @@ class SampledRows:
         others for as many pairs as the square of what is read. The variance is at least that of
         sums of a Poisson number of rows. None where the sample tells too little.
         """
-        import polars as pl
+        from lancestat.polars import pl
 
         rows, numbers = self._passing(keys), self._values(value, type)
         if rows is None or numbers is None or rows.num_rows < FEWEST:
@@ -253,7 +253,7 @@ class SampledRows:
         return made
 
     def _frequencies(self, name: str) -> Frequencies | None:
-        import polars as pl
+        from lancestat.polars import pl
 
         rows = self._passing([name])
         if rows is None or not (rows.num_rows >= FEWEST or self.is_whole):

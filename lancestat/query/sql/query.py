@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from lancestat.interrupts import keep_interrupts
 from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, QueryText, explain_failure
 from lancestat.spark.failure import silent_query_logger
 from lancestat.spark.session import (
@@ -331,17 +330,14 @@ def answer(
     try:
         view, items, sql = _translated(text, schema, views)
     except _OtherFormError:
-        # Spark takes its time, and Polars has been loaded.
-        keep_interrupts()
         return None
-    import polars as pl
+    from lancestat.polars import pl
 
     frame = pl.from_arrow(tables([view])[view])
     try:
         rows = pl.SQLContext({view: frame}, eager=True).execute(sql)
     except pl.exceptions.PolarsError:
         # Connectives without operands, or parentheses that do not match.
-        keep_interrupts()
         return None
     if limit is not None:
         rows = rows.head(limit + 1)

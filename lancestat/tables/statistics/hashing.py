@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
-import polars_hash  # noqa: F401  (registers the `nchash` namespace)
 import pyarrow as pa
 
+from lancestat.polars import pl
 from lancestat.tables.statistics.sketches import INDEX_BITS, LARGEST_RANK, REGISTERS, Sketch
 
 _XXH3 = [pl.col("v").nchash.xxh3_64(seed=seed) for seed in (0, 1)]  # type: ignore[attr-defined]

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancestat.errors import UnexpectedBatch, UnsupportedColumn
-from lancestat.interrupts import keep_interrupts
 from lancestat.tables.statistics.bounds import Bound, lower_bound, upper_bound
 from lancestat.tables.statistics.column_type import Kind, column_type
 from lancestat.tables.statistics.hashing import (
@@ -38,8 +37,6 @@ from lancestat.tables.statistics.row_values import (
 )
 from lancestat.tables.statistics.sketches import QuantileBuilder
 from lancestat.tables.statistics.tuples import TupleReducer
-
-keep_interrupts()
 
 _MOST_MARKS = 1 << 18
 _MARKS_PER_ROW = 4

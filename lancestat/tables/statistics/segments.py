@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancestat.polars import pl
 from lancestat.tables.statistics.bounds import Bound, lower_bound, upper_bound
 from lancestat.tables.statistics.column_type import Kind, column_type
 from lancestat.tables.statistics.hashing import INDEX_MASK, Words, hash_bytes, hash_floats, mix
