@@ -93,7 +93,8 @@ def small_fragments(folder: Path, tiny: bool) -> Measures:
         measures[f"{what}, fragments read"] = result.nodes[0].fragments_scanned
 
     # Spark and its workers have started.
-    project.spark().range(8).count()
+    spark = project.spark()
+    spark.range(8).count()
     assert project.run(select="warm").status == "success"
     measured("first run")
     files = (folder / ".lancestat").rglob("*")
@@ -103,6 +104,7 @@ def small_fragments(folder: Path, tiny: bool) -> Measures:
     measured("after an append")
     lance.dataset(uri).delete("c0 = 7")
     measured("after a deletion")
+    spark.stop()
     return measures
 
 
