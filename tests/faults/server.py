@@ -116,13 +116,16 @@ def without_spark() -> None:
 
     from lancestat.errors import JobFailed
     from lancestat.joins.scratch.folder import scratch
+    from lancestat.joins.search.work import ROW_OFFSET
     from tests.joins.joined import joined, opened, rows_of
     from tests.runs.world import scan_locally
 
     def join(work: Any, on_stage: Any) -> Any:
         try:
             with scratch(os.environ[SCRATCH], f"local-{os.getpid()}") as place:
-                lance.write_dataset(rows_of(work.left, None), f"{place}/left.lance")
+                # Lance stores no column of the name of its own.
+                left = rows_of(work.left, None).drop_columns(ROW_OFFSET)
+                lance.write_dataset(left, f"{place}/left.lance")
                 return joined(work)
         except (OSError, ValueError, RuntimeError) as error:
             # Jobs of Spark report errors of Lance in a task like this.
