@@ -35,7 +35,7 @@ def test_a_run_and_its_queries_hide_values_of_the_environment(tmp_path: Path) ->
 
     [outcome] = lancestat(tmp_path, ENVIRONMENT, ("--verbose", "run"))
     assert outcome.returncode == 1, outcome.stderr
-    assert "1 table brought up to date" in outcome.stdout
+    assert "1 table and 1 duplicates node brought up to date" in outcome.stdout
     assert "failed" in outcome.stdout
     assert seen(outcome.stdout + outcome.stderr, SECRET) == []
     assert ORDINARY["C_LAKE"] in outcome.stdout
