@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 # Where a context keeps the words of the command line.
-_LINE = "lancestat.command_line"
+LINE = "lancestat.command_line"
 
 # The commands in the order of `--help`, by the chapter that declares them.
 _CHAPTERS = {
@@ -109,6 +109,12 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
     raise _RAISED[signal.Signals(number)][0]
 
 
+def raise_once(number: int, frame: FrameType | None) -> NoReturn:
+    """Raise an interrupt at a signal, and ignore it from then on."""
+    signal.signal(number, signal.SIG_IGN)
+    raise _RAISED[signal.Signals(number)][0]
+
+
 class RootGroup(click.Group):
     """The commands, each of which is imported when it is called."""
 
@@ -154,7 +160,7 @@ class RootGroup(click.Group):
             context = super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
             raise _redacted(error, None, line) from None
-        context.meta[_LINE] = line
+        context.meta[LINE] = line
         return context
 
     def invoke(self, ctx: click.Context) -> object:
@@ -163,7 +169,7 @@ class RootGroup(click.Group):
             with termination_raised():
                 return super().invoke(ctx)
         except click.ClickException as error:
-            raise _redacted(error, _command_name(ctx), ctx.meta[_LINE]) from None
+            raise _redacted(error, _command_name(ctx), ctx.meta[LINE]) from None
         except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:

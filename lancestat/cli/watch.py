@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import signal
+import sys
 import time
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +23,11 @@ from lancestat.cli.command import (
     execution_options,
     selection_options,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lancestat.spec.model import Node, ProjectSpec
 
 
 def _interval(context: click.Context, parameter: click.Parameter, text: str) -> timedelta:
@@ -39,6 +48,9 @@ def _interval(context: click.Context, parameter: click.Parameter, text: str) -> 
     metavar="DURATION",
     help="How long to wait between two looks.",
 )
+@click.option(
+    "--round", "file", hidden=True, allow_from_autoenv=False, type=click.Path(path_type=Path)
+)
 @budget_options
 @execution_options
 @artifact_options
@@ -47,6 +59,7 @@ def watch(
     select: Selectors,
     exclude: Selectors,
     interval: timedelta,
+    file: Path | None,
     max_bytes: int | None,
     max_minutes: float | None,
     artifacts: MakeArtifacts,
@@ -59,9 +72,10 @@ def watch(
     hour. Ends with 0 on SIGTERM, once a run that goes on has recorded how far it got. One process
     may watch a state.
     """
-    from lancestat.cli.main import Terminated
+    # A round plans and runs in a process of its own, so that between rounds none holds its memory.
+    from lancestat.cli.main import LINE, Terminated, raise_once
     from lancestat.cli.progress import progress_display
-    from lancestat.pipelines.watch import Watcher, sole_watcher
+    from lancestat.pipelines.watch import Watcher, answer, run_apart, run_due, sole_watcher
     from lancestat.runs.actions import Plan
     from lancestat.runs.events import EventStream
     from lancestat.runs.result import RunResult
@@ -71,16 +85,30 @@ def watch(
 
     project = invocation.project()
 
+    def plan() -> Plan:
+        return project.plan(select, exclude, max_bytes=max_bytes, max_minutes=max_minutes)
+
     def execute(plan: Plan) -> RunResult:
         written = artifacts(project)
         with progress_display(quiet=invocation.quiet) as progress:
             listeners = EventStream(filter(None, (progress, written)))
             return project.run(plan, on_event=listeners.emit, **options)
 
+    if file is not None:
+        # It comes from who watches, and from systemd, which signals all processes of a unit.
+        signal.signal(signal.SIGTERM, raise_once)
+        answer(file, partial(run_due, plan, execute))
+        return
+
+    def watched() -> tuple[ProjectSpec, Sequence[Node]]:
+        # Rounds read the project as it is by then.
+        latest = invocation.project()
+        return latest.spec, latest.nodes(select, exclude)
+
+    line = click.get_current_context().meta[LINE]
     watcher = Watcher(
-        lambda: (project.spec, project.nodes(select, exclude)),
-        lambda: project.plan(select, exclude, max_bytes=max_bytes, max_minutes=max_minutes),
-        execute,
+        watched,
+        partial(run_apart, [sys.executable, "-m", "lancestat", *line, "--round"]),
         interval,
         clock,
     )

@@ -11,17 +11,19 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import lance
 import pytest
 
 from lancestat import Project
+from lancestat.cli.main import Terminated, raise_once
 from lancestat.errors import StateWatched
 from lancestat.lake.files import this_process
 from lancestat.lake.open import LatestVersions
 from lancestat.pipelines import watch as module
-from lancestat.pipelines.watch import LEASE, Watcher, sole_watcher
+from lancestat.pipelines.watch import LEASE, Outcome, Watcher, run_apart, run_due, sole_watcher
 from lancestat.runs.actions import Plan
 from lancestat.runs.result import RunResult
 from tests.runs.world import Clock, orders, write_project
@@ -42,8 +44,7 @@ class Watched:
         self.runs: list[list[str]] = []
         watcher = Watcher(
             lambda: (self.project.spec, self.project.nodes()),
-            self._plan,
-            self._execute,
+            partial(run_due, self._plan, self._execute),
             MINUTE,
             self.clock,
         )
@@ -236,6 +237,53 @@ def test_sigterm_ends_it_with_success(tmp_path: Path) -> None:
     assert [run.status for run in Project.load(tmp_path).runs()] == ["success"]
     assert not (tmp_path / "state" / "watching").exists()
     assert (tmp_path / "target" / "run_results.json").exists()
+
+
+def test_a_round_has_a_process_of_its_own(tmp_path: Path) -> None:
+    Watched(tmp_path)
+    command = [sys.executable, "-m", "lancestat", "--project-dir", str(tmp_path), "watch"]
+    done = run_apart([*command, "--round"], ())
+    assert done == Outcome({"here": False})
+    lance.write_dataset(orders(30, 40), str(tmp_path / "here.lance"), mode="append")
+    assert run_apart([*command, "--round"], ["here"]) == Outcome()
+    shutil.rmtree(tmp_path / "here.lance")
+    blocked = run_apart([*command, "--round"], ())
+    assert list(blocked.blocked) == ["here"]
+    assert blocked.blocked["here"].startswith("LS201: ")
+    (tmp_path / "lancestat_project.yml").write_text("name: [", "utf-8")
+    assert run_apart([*command, "--round"], ()).error == "a round ended with exit code 1"
+
+
+def test_what_ends_the_watch_ends_its_round_first(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    slow = (
+        "import pathlib, signal, sys, time\n"
+        f"ended = pathlib.Path({str(ended)!r})\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(ended.touch()))\n"
+        "print('up', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    code = (
+        "import sys\n"
+        "from lancestat.pipelines.watch import run_apart\n"
+        f"run_apart([sys.executable, '-c', {slow!r}], ())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    assert ended.exists()
+
+
+def test_a_second_sigterm_does_not_kill_a_round() -> None:
+    before = signal.signal(signal.SIGTERM, raise_once)
+    try:
+        with pytest.raises(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_an_interval_is_a_duration(tmp_path: Path) -> None:
