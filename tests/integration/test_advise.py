@@ -18,6 +18,7 @@ from lancestat.project import Project
 from lancestat.workload.advice import Change
 from lancestat.workload.queries import ColumnUse, Role
 from lancestat.workload.spark_events import LogReader, read_workload
+from tests.examples import sample
 from tests.interpreted import short_lived
 from tests.runs.world import write_project
 
@@ -84,7 +85,7 @@ def cut(files: Iterable[Path]) -> None:
         path.write_bytes(content[: len(content) * 2 // 3])
 
 
-@pytest.mark.parametrize("how", LOGS)
+@pytest.mark.parametrize("how", sample(list(LOGS), 2))
 def test_advice_from_a_log(tmp_path: Path, how: str) -> None:
     make_tables(tmp_path)
     events = log_queries(tmp_path, *LOGS[how])

@@ -342,7 +342,7 @@ def run_in_lists(shop: LayoutShop, **environment: Any) -> str:
             ("published", True),
             ("probe", True),
         ],
-        4,
+        3,
     ),
 )
 def test_a_killed_run_leaves_no_layout_or_a_whole_one(
