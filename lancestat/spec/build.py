@@ -192,8 +192,12 @@ class Builder:
     def target(self, item: Item, name: str) -> Target:
         spark = item.value.get("spark", {})
         self._refuse(item, _target_objections(spark))
-        location = item.at("spark", "package") if "package" in spark else None
-        target = Target(name, **self._values(Target, item), package_location=location)
+        target = Target(
+            name,
+            **self._values(Target, item),
+            package_location=item.at("spark", "package") if "package" in spark else None,
+            state_budget_location=item.at("state_budget"),
+        )
         if target.listen is True and target.query_log is None:
             message = "the state is in no folder of this machine, so 'listen' has to name one"
             self.errors.append(item.error(WrongValue, message, "listen"))

@@ -118,7 +118,7 @@ _LISTEN = Either(
 class Target:
     """A target; `storage_options` and `spark_conf` may be secret: `repr` omits them.
 
-    `package_location` is where `spark_package` is written.
+    `package_location` is where `spark_package` is written, and `state_budget_location` likewise.
     """
 
     name: str
@@ -203,6 +203,7 @@ class Target:
         "of neighbouring fragments are folded into one, and read again together.",
         default=None,
     )
+    state_budget_location: Location | None = field(default=None, compare=False)
     reader: Reader = key(
         words(Reader, "'lancestat' or 'connector'"),
         "What reads the rows of queries: lancestat, or the Lance connector for Spark, which must "

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from lancestat.errors import StateTooSmall
+from lancestat.errors import Location, StateTooSmall
 from lancestat.formats import count, size
 from lancestat.runs.actions import Action, Blocked, Figures, Skip
 from lancestat.state.partials import MOST_GROUPS
@@ -27,11 +27,14 @@ from lancestat.tables.stored import read_partials
 PARTIAL_BYTES = 1_600
 
 
-def fold_to_fit(planned: Mapping[str, Action], budget: int) -> Mapping[str, Action]:
+def fold_to_fit(
+    planned: Mapping[str, Action], budget: int, location: Location | None
+) -> Mapping[str, Action]:
     """Return the actions of a plan, so that the partials of its tables fit a number of bytes.
 
-    As many fragments of each table are folded as of every other. Tables that are to be read are
-    blocked where even groups of their summaries, of which there are 512, do not fit.
+    `location` is where the budget is declared. As many fragments of each table are folded as of
+    every other. Tables that are to be read are blocked where even groups of their summaries, of
+    which there are 512, do not fit.
     """
     demands = {name: demand for name, action in planned.items() if (demand := _demand(action))}
     most = max((_most(fragments) for fragments, _ in demands.values()), default=1)
@@ -43,6 +46,7 @@ def fold_to_fit(planned: Mapping[str, Action], budget: int) -> Mapping[str, Acti
         error = StateTooSmall(
             f"the partials of this run's tables take at least {size(least)} in the state, and the "
             f"target's state_budget is {size(budget)}",
+            location=location,
             hint="raise state_budget, or select fewer columns",
         )
         return {

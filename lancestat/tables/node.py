@@ -72,8 +72,10 @@ class TableObserver:
             return Blocked(table.name, kind, error)
 
     def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
-        budget = self.observed.spec.target.state_budget
-        return planned if budget is None else fold_to_fit(planned, budget)
+        target = self.observed.spec.target
+        if target.state_budget is None:
+            return planned
+        return fold_to_fit(planned, target.state_budget, target.state_budget_location)
 
     def _decided(self, table: Table) -> Action:
         full_refresh = self.observed.full_refresh

@@ -11,7 +11,7 @@ import lance
 import pytest
 
 import lancestat.tables.folding
-from lancestat.errors import StateTooSmall
+from lancestat.errors import Location, StateTooSmall
 from lancestat.runs.actions import Blocked, Plan
 from lancestat.spec.model import Target
 from lancestat.state.values import table_identity, weight
@@ -23,6 +23,7 @@ from tests.runs.world import World, orders
 from tests.tables.counted import Counted, check
 
 COLUMNS = 3
+HERE = Location("lancestat_project.yml", 3, 9)
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ class Bounded(World):
         if self.budget is None:
             return plan
         planned = {action.node: action for action in plan.actions}
-        return replace(plan, actions=tuple(fold_to_fit(planned, self.budget).values()))
+        return replace(plan, actions=tuple(fold_to_fit(planned, self.budget, HERE).values()))
 
     def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
         self.reads += ((table.version, scan.fragment_id, scan.fields) for scan in stage.scans)
@@ -114,6 +115,7 @@ def test_a_budget_for_fewer_than_the_groups_of_a_summary_is_said_before_the_run(
     assert isinstance(action.error, StateTooSmall)
     assert action.error.code == "LS303"
     assert "state_budget" in action.error.message
+    assert action.error.location == HERE
 
 
 def test_all_tables_of_a_plan_share_the_budget(world: Bounded) -> None:
@@ -122,9 +124,9 @@ def test_all_tables_of_a_plan_share_the_budget(world: Bounded) -> None:
     small = replace(action, node="small", table=replace(action.table, fragments=3))
     planned = {action.node: action, "small": small}
     assert weight(frozenset(action.table.needs)) == COLUMNS
-    folded = fold_to_fit(planned, budget(16 + 3))
+    folded = fold_to_fit(planned, budget(16 + 3), HERE)
     assert [action.table.fold for action in folded.values()] == [2, 1]  # type: ignore[union-attr]
-    assert fold_to_fit(planned, budget(32 + 3)) == planned
+    assert fold_to_fit(planned, budget(32 + 3), HERE) == planned
 
 
 @pytest.mark.parametrize("seed", range(examples(12)))
