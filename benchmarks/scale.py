@@ -226,11 +226,11 @@ def driven(
     from lancestat.errors import Location
     from lancestat.spec.model import Table
     from lancestat.tables.action import MergePartials, ReadFragments, ReusePartials, TableAction
-    from lancestat.tables.coverage import store_summary
     from lancestat.tables.folding import fold_to_fit
     from lancestat.tables.judgement import assess
     from lancestat.tables.planner import NOTHING_STORED, decide
     from lancestat.tables.run import TableWorkspace
+    from lancestat.tables.summary import store_summary
 
     assessment = assess(Table("huge", "huge.lance", Location("s.yml", 1, 1)), "huge", now, None)
     index = state.partial_index("huge") if before else NOTHING_STORED

@@ -19,9 +19,10 @@ from lancestat.state.partials import MOST_GROUPS
 from lancestat.state.store import LanceState
 from lancestat.state.values import StoredPartials, weight
 from lancestat.tables.action import TableAction, TableVersion
-from lancestat.tables.coverage import Fingerprints, Reuse, RunningMerge
+from lancestat.tables.coverage import Fingerprints, Reuse
 from lancestat.tables.statistics.partial import encode
 from lancestat.tables.stored import read_partials
+from lancestat.tables.summary import RunningMerge
 
 # The most that a partial with nothing beyond takes in the state, see `state.values.weight`.
 PARTIAL_BYTES = 1_600

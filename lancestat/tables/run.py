@@ -47,15 +47,7 @@ from lancestat.tables.action import (
 )
 from lancestat.tables.analyze import ProcessScanner, Scanned, ScanPartials, SparkScanner
 from lancestat.tables.carriers import CARRIERS
-from lancestat.tables.coverage import (
-    Carry,
-    Coverage,
-    GroupPartials,
-    Reuse,
-    RunningMerge,
-    reuse_groups,
-    store_summary,
-)
+from lancestat.tables.coverage import Carry, Coverage, Reuse
 from lancestat.tables.folding import fold_stored
 from lancestat.tables.relations import KeyResult, key_result
 from lancestat.tables.statistics.bounds import Bound
@@ -69,6 +61,7 @@ from lancestat.tables.stored import (
     read_partials,
     stored_record,
 )
+from lancestat.tables.summary import GroupPartials, RunningMerge, reuse_groups, store_summary
 from lancestat.tables.wire import (
     JointStatistics,
     encode_kept,

@@ -24,7 +24,7 @@ from lancestat.runs.actions import OnStage
 from lancestat.runs.result import NodeResult
 from lancestat.spec.catalog import UriOptions
 from lancestat.state.partials import MOST_GROUPS
-from lancestat.tables import coverage
+from lancestat.tables import summary
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import SCHEMA, conformed, lance_rows, make_rows
 from tests.histories.statistics import check_mended, check_statistics
@@ -485,7 +485,7 @@ def run_history(
             if remote is None:
                 stack.enter_context(_engine(spark, folder))
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setattr(coverage, "MOST_GROUPS", 2 if steps[0][1] % 2 else MOST_GROUPS)
+            patch.setattr(summary, "MOST_GROUPS", 2 if steps[0][1] % 2 else MOST_GROUPS)
             for place, (name, seed) in enumerate(steps):
                 is_last = place == len(steps) - 1
                 findings = _step(world, readers, counts, name, seed, is_last)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.file import LanceFileWriter
 
-import lancestat.tables.coverage
+import lancestat.tables.summary
 from lancestat.errors.codes import StateUnreachable
 from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import DataFile, Overlay
@@ -314,7 +314,7 @@ BELOW_30: list[Filter] = [Comparison("o_id", Operator.LESS, 30)]
 @pytest.fixture(params=[512, 2], ids=["one fragment each", "two groups"])
 def most_groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     most: int = request.param
-    monkeypatch.setattr(lancestat.tables.coverage, "MOST_GROUPS", most)
+    monkeypatch.setattr(lancestat.tables.summary, "MOST_GROUPS", most)
     return most
 
 

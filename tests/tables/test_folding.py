@@ -129,6 +129,24 @@ def test_all_tables_of_a_plan_share_the_budget(world: Bounded) -> None:
     assert fold_to_fit(planned, budget(32 + 3), HERE) == planned
 
 
+def test_a_compaction_that_takes_sums_apart_keeps_what_is_known(world: Bounded) -> None:
+    world.budget = budget(4)
+    assert world.run().status == "success"
+    world.dataset.delete("o_id = 3")
+    assert world.run().status == "success"
+    check(world)
+    world.dataset.optimize.compact_files(target_rows_per_fragment=5)
+    world.budget = None
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.verb == "restamp"
+    assert world.run().status == "success"
+    check(world)
+    lance.write_dataset(orders(1_000, 2), str(world.path), mode="append")
+    [node] = world.run().nodes
+    assert node.fragments_scanned == 1
+
+
 @pytest.mark.parametrize("seed", range(examples(12)))
 def test_random_histories_end_with_the_statistics_of_all_rows(tmp_path: Path, seed: int) -> None:
     """Appends, deletions, updates and compactions, under budgets that come and go."""

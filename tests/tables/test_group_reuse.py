@@ -8,7 +8,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-import lancestat.tables.coverage
+import lancestat.tables.summary
 from lancestat.state.values import StoredPartials, table_identity
 from lancestat.tables.stored import add_partials, read_partials
 from tests.runs.world import World, orders
@@ -24,7 +24,7 @@ def state() -> Counted:
 @pytest.fixture
 def world(tmp_path: Path, state: Counted, monkeypatch: pytest.MonkeyPatch) -> World:
     """100 rows in 20 fragments, the last four of them in the third of three groups."""
-    monkeypatch.setattr(lancestat.tables.coverage, "MOST_GROUPS", 4)
+    monkeypatch.setattr(lancestat.tables.summary, "MOST_GROUPS", 4)
     path = tmp_path / "orders.lance"
     lance.write_dataset(orders(0, 100), str(path), max_rows_per_file=5)
     lance.dataset(str(path)).add_columns([pa.field("o_note", pa.string())])

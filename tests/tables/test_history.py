@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-import lancestat.tables.coverage as summarizing
+import lancestat.tables.summary as summarizing
 from lancestat.lake.open import snapshot
 from lancestat.query.fragments import FragmentStatistics, load_groups
 from lancestat.query.predicates.filter import (

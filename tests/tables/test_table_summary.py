@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import lance
@@ -13,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lancestat.tables.coverage
 import lancestat.tables.run
+import lancestat.tables.summary
 from lancestat.errors import StateUnreachable
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.runs.actions import Skip
@@ -53,7 +54,7 @@ def test_stored_content_is_reused_and_the_rest_is_missing() -> None:
     assert coverage.missing == ((group(1, "b"), frozenset(FIELDS[1:])),)
 
 
-def content(names: str) -> tuple[bytes, ...]:
+def content(names: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(map(fingerprint, names))
 
 
@@ -96,6 +97,46 @@ def test_known_content_is_reused_or_carried(
     assert [({*carry.sources}, {*carry.new}) for carry in coverage.carries] == [
         ({(source,) for source in content(old)}, {*content(new)}) for old, new in carried
     ]
+    assert [item.fingerprint for item, _ in coverage.missing] == [*content(missing)]
+
+
+@pytest.mark.parametrize(
+    ("now", "singles", "sums", "rewrites", "carried", "missing"),
+    [
+        ("xy", "a", ["bc"], [("ab", "x"), ("c", "y")], ("abc", "xy"), ""),
+        ("yf", "", ["cf"], [("c", "y")], ("cf", "yf"), ""),
+        (
+            "xyzf",
+            "",
+            ["ab", "cd", "ef"],
+            [("a", "x"), ("bc", "y"), ("de", "z")],
+            ("abcdef", "xyzf"),
+            "",
+        ),
+        ("y", "", ["cg"], [("c", "y")], None, "y"),
+        ("zf", "", ["ac", "f"], [("a", "x"), ("cx", "z")], None, "z"),
+    ],
+    ids=[
+        *("over two compactions", "with a fragment that stands", "over a chain of them"),
+        *("not without a part", "not over the compaction of a compacted one"),
+    ],
+)
+def test_a_sum_that_is_taken_apart_is_carried_as_a_whole(
+    now: str,
+    singles: str,
+    sums: list[str],
+    rewrites: list[tuple[str, str]],
+    carried: tuple[str, str] | None,
+    missing: str,
+) -> None:
+    def groups(names: str) -> tuple[ColumnGroup, ...]:
+        return tuple(group(number, name) for number, name in enumerate(names))
+
+    stored = index(dict.fromkeys(singles, FIELDS), *map(content, sums))
+    steps = [(groups(old), groups(new)) for old, new in rewrites]
+    coverage = cover(groups(now), stored, steps)
+    found = [({*chain.from_iterable(carry.sources)}, {*carry.new}) for carry in coverage.carries]
+    assert found == ([({*content(carried[0])}, {*content(carried[1])})] if carried else [])
     assert [item.fingerprint for item, _ in coverage.missing] == [*content(missing)]
 
 
@@ -144,7 +185,13 @@ class Simulation:
 @given(st.data())
 def test_reuse_carries_and_scans_sum_up_to_the_table(data: st.DataObject) -> None:
     world = Simulation(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5)))
-    known = data.draw(st.sets(st.sampled_from(sorted(world.fragments))))
+    known, sums = set[str](), defaultdict[int, list[str]](list)
+    for name in sorted(world.fragments):
+        match data.draw(st.integers(0, 3)):
+            case 0:
+                known.add(name)
+            case 1 | 2 as number:
+                sums[number].append(name)
     for _ in range(data.draw(st.integers(0, 4))):
         if data.draw(st.booleans()):
             world.append()
@@ -152,20 +199,23 @@ def test_reuse_carries_and_scans_sum_up_to_the_table(data: st.DataObject) -> Non
             names = sorted(world.fragments)
             some = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
             world.rewrite(some, data.draw(st.integers(1, 2)))
-    stored = {fingerprint(name): world.truth[name] for name in known}
+    stored = {content([name]): world.truth[name] for name in known}
+    for names in sums.values():
+        stored[content(names)] = sum((world.truth[name] for name in names), Counter())
     groups = [group(i, name) for i, name in enumerate(sorted(world.fragments))]
     by_fingerprint = {fingerprint(name): rows for name, rows in world.truth.items()}
-    coverage = cover(groups, index(dict.fromkeys(known, FIELDS)), world.rewrites)
+    of_sums = index(dict.fromkeys(known, FIELDS), *map(content, sums.values()))
+    coverage = cover(groups, of_sums, world.rewrites)
     for key in FIELDS:
         rows: Counter[str] = Counter()
         for item in coverage.reuse:
             if key in item.fields:
                 for _ in range(item.times):
-                    rows += stored[item.fingerprints[0]]
+                    rows += stored[item.fingerprints]
         for carry in coverage.carries:
             if key in carry.fields:
                 for source in carry.sources:
-                    rows += stored[source[0]]
+                    rows += stored[source]
         for missing, fields in coverage.missing:
             if key in fields:
                 rows += by_fingerprint[missing.fingerprint]
@@ -272,7 +322,7 @@ def test_an_append_rewrites_the_last_block(world: World, state: Counted) -> None
 def test_an_append_merges_existing_groups_with_new_fragments(
     world: World, state: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lancestat.tables.coverage, "MOST_GROUPS", 8)
+    monkeypatch.setattr(lancestat.tables.summary, "MOST_GROUPS", 8)
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
     assert [len(summary.groups) for summary in state.summaries] == [6]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from sample import write_shop
 
-HOME = tempfile.TemporaryDirectory(prefix="airflow-")
+# Airflow's processes for lineage outlive the task that forks them, and may write meanwhile.
+HOME = tempfile.TemporaryDirectory(prefix="airflow-", ignore_cleanup_errors=True)
 # Airflow reads them when it is imported.
 os.environ |= {
     "AIRFLOW_HOME": HOME.name,
