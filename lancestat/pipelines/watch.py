@@ -85,20 +85,23 @@ def run_apart(command: Sequence[str], waiting: Collection[str]) -> Outcome:
     The command gets a file, from which it reads what is `waiting` and to which it writes the
     outcome: see `answer`. What ends this process while it waits, ends that one first.
     """
-    with tempfile.TemporaryDirectory(prefix="lancestat-watch-") as folder:
-        file = Path(folder) / "round.json"
-        file.write_text(json.dumps(sorted(waiting)), encoding="utf-8")
-        # Ctrl-C in a terminal would reach both, and a second signal kills.
-        with subprocess.Popen([*command, str(file)], start_new_session=True) as process:
-            try:
-                code = process.wait()
-            except KeyboardInterrupt:
-                process.terminate()
-                process.wait()
-                raise
-        if code:
-            return Outcome(error=f"a round ended with exit code {code}")
-        return Outcome(**json.loads(file.read_text(encoding="utf-8")))
+    try:
+        with tempfile.TemporaryDirectory(prefix="lancestat-watch-") as folder:
+            file = Path(folder) / "round.json"
+            file.write_text(json.dumps(sorted(waiting)), encoding="utf-8")
+            # Ctrl-C in a terminal would reach both, and a second signal kills.
+            with subprocess.Popen([*command, str(file)], start_new_session=True) as process:
+                try:
+                    code = process.wait()
+                except KeyboardInterrupt:
+                    process.terminate()
+                    process.wait()
+                    raise
+            if code:
+                return Outcome(error=f"a round ended with exit code {code}")
+            return Outcome(**json.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        return Outcome(error=f"a round cannot begin: {error}")
 
 
 def answer(file: Path, round: Callable[[Collection[str]], Outcome]) -> None:

@@ -152,9 +152,8 @@ def open_shop(
     shop = Shop(folder, root, store, cluster, faults)
     options = shop.options
     rows = orders(0, ORDERS)
-    lance.write_dataset(
-        rows, f"{root}/orders.lance", max_rows_per_file=100, storage_options=options
-    )
+    # So many small fragments that tasks read runs of them, and merge their partials.
+    lance.write_dataset(rows, f"{root}/orders.lance", max_rows_per_file=10, storage_options=options)
     for name, count in (("l", LEFTS), ("r", RIGHTS)):
         vectors = table(side(count), pa.list_(pa.float32()))
         lance.write_dataset(

@@ -39,7 +39,7 @@ def arm(folder: Path) -> None:
     from lancestat.tables.analyze import ScanTask
 
     points: list[tuple[str, Any, str]] = [
-        ("read", ScanTask, "read"),
+        ("read", ScanTask, "read_all"),
         ("scratch", sides.SideWriter, "write"),
         ("layout", ivf, "write_lists"),
         ("probe", ExactCells, "nearest"),

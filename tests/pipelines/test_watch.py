@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -252,6 +253,13 @@ def test_a_round_has_a_process_of_its_own(tmp_path: Path) -> None:
     assert blocked.blocked["here"].startswith("LS201: ")
     (tmp_path / "lancestat_project.yml").write_text("name: [", "utf-8")
     assert run_apart([*command, "--round"], ()).error == "a round ended with exit code 1"
+
+
+def test_a_round_that_cannot_begin_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    error = run_apart([sys.executable], ()).error
+    assert error is not None
+    assert error.startswith("a round cannot begin: ")
 
 
 def test_what_ends_the_watch_ends_its_round_first(tmp_path: Path) -> None:
