@@ -3,8 +3,8 @@
     python benchmarks/many_tables.py [--tiny] [--tables N]
 
 Tables have 20 columns, 300 rows and one to four commits before their statistics. All have all
-monitors, with a history of 99 points each, and a fifth has expectations, one of which refers to
-another table.
+monitors, with a history of 196 points each, as thousands of runs leave it, and a fifth has
+expectations, one of which refers to another table.
 
 Figures of commands are medians of three after one that is not counted, with their processor time.
 `watch` is what its process does and holds between two plans. The cost of what listens to a run is
@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,9 @@ from measure import LANCESTAT, Measures, process, timed
 if TYPE_CHECKING:
     from lancestat.project import Project
 
-COLUMNS, ROWS, POINTS, REFRESHED = 20, 300, 99, 50
+COLUMNS, ROWS, REFRESHED = 20, 300, 50
+# Hours from the last run back to those of which a state keeps what they found, of thousands.
+AGES = tuple(accumulate([20] * 47 + [24] * 60 + [7 * 24] * 52 + [28 * 24] * 36))
 
 
 def write_project(folder: Path, tables: int) -> None:
@@ -110,15 +113,15 @@ def make(folder: Path) -> Measures:
     failed = [node for node in result.nodes if node.message]
     assert not failed, failed[0].message
     newest = [point for points in project.state.history().values() for point in points]
-    for number in range(1, POINTS):
-        rows = ROWS - 2 * (POINTS - number)
+    for number, age in reversed([*enumerate(AGES, 1)]):
+        rows = ROWS - number
         project.state.add_history(
             [
                 HistoryPoint.of(
                     point.key,
                     point.node,
                     f"run-{number}",
-                    point.at - timedelta(hours=20 * (POINTS - number)),
+                    point.at - timedelta(hours=age),
                     past_figures(point.figures, rows, number),
                 )
                 for point in newest
