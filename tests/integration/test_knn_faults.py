@@ -416,10 +416,12 @@ def test_a_killed_update_leaves_the_old_or_the_new_result_and_the_next_one_conve
         run.wait(60)
     check_rows(in_order(shop.rows()), new if point == "committed" else OLD)
     shop.project.collect_garbage()
-    assert set(shop.folder.glob("scratch/neighbours/*/*")) == kept
+    # What was finished may be about to be recorded, and stays for a while.
+    left = set(shop.folder.glob("scratch/neighbours/*/*")) - kept
+    assert len(left) == (point != "keep")
     [node] = [node for node in shop.project.run().nodes if node.name == "near"]
     assert node.figures is not None
     assert node.figures.narrowed == ("" if point == "committed" else "changed rows")
     check_rows(in_order(shop.rows()), new)
-    assert len(set(shop.folder.glob("scratch/neighbours/*/*")) - kept) == 1
+    assert len(set(shop.folder.glob("scratch/neighbours/*/*")) - kept - left) == 1
     assert all(isinstance(action, Skip) for action in shop.project.plan().actions)
