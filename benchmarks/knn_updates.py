@@ -45,9 +45,7 @@ def project(folder: Path, cores: int) -> Project:
         "spark": {"master": f"local[{cores}]"},
     }
     project = {"name": "benchmark", "default_target": "dev", "targets": {"dev": target}}
-    left, right = (
-        {"lance": f"{side}.lance", "vector": "emb", "select": ["id"]} for side in SIDES
-    )
+    left, right = ({"lance": f"{side}.lance", "vector": "emb", "select": ["id"]} for side in SIDES)
     join = {"name": "near", "left": left, "right": right, "k": K, "output": {"lance": "near.lance"}}
     (folder / "specs").mkdir()
     (folder / "lancestat_project.yml").write_text(json.dumps(project), encoding="utf-8")
