@@ -194,7 +194,7 @@ class DuplicatesAction(NodeAction):
             return "the pairs of the last run"
         decision, sides = self.join.decision, self.join.sides
         is_whole = self.join.work.scope is Scope.FULL
-        rows = sides.left_rows if is_whole else self.join.new_rows
+        rows = sides.left_rows if is_whole else self.join.new_rows[0]
         new = "" if is_whole else "new "
         counted_rows = f"{new}rows that pass the filter"
         if rows is not None:

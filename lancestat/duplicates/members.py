@@ -18,7 +18,7 @@ from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import Floats
 from lancestat.joins.search.vectors import vectors
 from lancestat.joins.search.work import DISTANCE, ROW, SUFFIX, OutputState, VectorSide
-from lancestat.joins.spark.reader import take
+from lancestat.joins.spark.reader import positions_at, take
 from lancestat.lake.open import observe_dataset, readable
 from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows, pinned_dataset
 from lancestat.spec.duplicates import Order
@@ -36,12 +36,16 @@ _COMPARED_BYTES = 32 << 20
 _FIRST_ROWS = 1024
 
 
-def read_pairs(pairs: OutputState, options: Mapping[str, str]) -> tuple[Ints, Ints]:
+def read_pairs(
+    pairs: OutputState, side: VectorSide, options: Mapping[str, str]
+) -> tuple[Ints, Ints]:
     """Return the rows of all pairs, by their positions in the table that was joined."""
     dataset = observe_dataset(pairs.uri, version=pairs.version, storage_options=options)
     with readable(pairs.uri, version=pairs.version, storage_options=options):
         table = dataset.to_table(columns=[ROW, ROW + SUFFIX])
-    left, right = (column.to_numpy().astype(np.int64) for column in table.columns)
+    left, right = (
+        positions_at(side, column.to_numpy().astype(np.int64)) for column in table.columns
+    )
     return left, right
 
 

@@ -21,9 +21,18 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.joins.action import JoinAction
-from lancestat.joins.node import JoinObserver, check_output, remove_past_results, seen_result
+from lancestat.joins.node import (
+    PAIRED,
+    JoinObserver,
+    check_output,
+    collect_neighbours,
+    remove_past_results,
+    scratch_store,
+    seen_result,
+)
 from lancestat.joins.output import result as output
-from lancestat.joins.search.work import ROW_OFFSET, OutputFormat, PinnedTable
+from lancestat.joins.scratch.kept_indexes import IndexStore
+from lancestat.joins.search.work import ROW_ADDRESS, OutputFormat, PinnedTable
 from lancestat.joins.sides import datasets_of
 from lancestat.lake.fingerprint import fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_pinned, pinned_reads
@@ -38,6 +47,7 @@ from lancestat.spec.model import (
     KnnJoin,
     NodeKind,
     ProjectSpec,
+    Target,
     duplicates_of,
     node_digest,
 )
@@ -46,6 +56,8 @@ from lancestat.state.store import StateReader
 from lancestat.state.values import join_identity
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lancestat.duplicates.review import DuplicatesChange
     from lancestat.duplicates.run import DuplicatesRunner
     from lancestat.review.values import PropertyChange
@@ -56,9 +68,13 @@ _log = logging.getLogger("lancestat.run")
 
 @dataclass(frozen=True, slots=True)
 class DuplicatesObserver(NodePlanner[Duplicates]):
-    """Plans near-duplicates by what was observed of their tables."""
+    """Plans near-duplicates by what was observed of their tables.
+
+    `indexes` is the store of the scratch root, None where that is not known.
+    """
 
     observed: Observed
+    indexes: IndexStore | None = None
 
     def plan(self, node: Duplicates) -> Action:
         """Plan one node; one that cannot run is blocked."""
@@ -78,7 +94,7 @@ class DuplicatesObserver(NodePlanner[Duplicates]):
             check_output(spec, one)
         snapshot = self._table(node, pairs)
         check_columns(node, snapshot)
-        join = node.pairs_join(*_shown(node, snapshot), ROW_OFFSET)
+        join = node.pairs_join(*_shown(node, snapshot), ROW_ADDRESS)
         action = self._plan_join(join, record)
         return DuplicatesAssessment(
             spec=node,
@@ -106,7 +122,8 @@ class DuplicatesObserver(NodePlanner[Duplicates]):
     def _plan_join(self, join: KnnJoin, record: DuplicatesRecord | None) -> JoinAction | Skip:
         known = {} if record is None else {join_identity(join.name): record.pairs}
         records = {**self.observed.records, NodeKind.KNN_JOIN.value: known}
-        action = JoinObserver(replace(self.observed, records=records)).plan(join)
+        observed = replace(self.observed, records=records)
+        action = JoinObserver(observed, indexes=self.indexes).plan(join)
         if action.error is not None:
             raise action.error
         assert isinstance(action, JoinAction | Skip), "joins are run, or are not"
@@ -198,15 +215,19 @@ def record_of(observed: Observed, node: Duplicates) -> DuplicatesRecord | None:
 
 @dataclass(frozen=True, slots=True)
 class DuplicatesNodes(NodeType[Duplicates]):
-    """Near-duplicates, whose groups are kept up to date."""
+    """Near-duplicates, whose groups are kept up to date; `indexes` is as the observer has it."""
 
     computes: ClassVar[bool] = True
+    indexes: IndexStore | None = None
+
+    def under(self, target: Target, session: SparkSession | None) -> DuplicatesNodes:
+        return DuplicatesNodes(scratch_store(target))
 
     def decode_record(self, stored: str) -> DuplicatesRecord:
         return decode_record(stored)
 
     def planner(self, observed: Observed) -> DuplicatesObserver:
-        return DuplicatesObserver(observed)
+        return DuplicatesObserver(observed, self.indexes)
 
     @contextmanager
     def runner(self, context: RunContext) -> Iterator[DuplicatesRunner]:
@@ -245,9 +266,13 @@ class DuplicatesNodes(NodeType[Duplicates]):
         self, spec: ProjectSpec, state: StateReader, report: GarbageReport, now: datetime
     ) -> GarbageReport:
         """Remove what killed runs left in outputs."""
-        if report.is_dry_run:
-            return report
-        for node in spec.duplicates:
+
+        def named() -> set[str]:
+            records = state.records(NodeKind.DUPLICATES.value, decode_record).values()
+            return {folder for record in records for folder in record.pairs.neighbours}
+
+        report = collect_neighbours(report, spec, PAIRED, named, now)
+        for node in () if report.is_dry_run else spec.duplicates:
             for join in _outputs(node):
                 uri, options = join.output_uri, spec.options.of(join.output_uri)
                 try:

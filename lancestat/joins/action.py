@@ -141,7 +141,7 @@ class Probe(Stage):
 
 @dataclass(frozen=True, slots=True)
 class MergeNeighbours(Stage):
-    """Merge the neighbours that were found with those of the last result."""
+    """Merge the neighbours that were found with those of the last result that are still there."""
 
     name: ClassVar[str] = "merge"
     words: ClassVar[str] = "with the neighbours that the last run found"
@@ -149,23 +149,32 @@ class MergeNeighbours(Stage):
 
 @dataclass(frozen=True, slots=True)
 class CommitResult(Stage):
-    """Commit the rows that were written, appending to the last result or replacing it."""
+    """Commit the rows that were written, appending to the last result or replacing it.
+
+    One that `updates` the last result also removes rows of it.
+    """
 
     name: ClassVar[str] = "commit"
     format: OutputFormat
     uri: str
     appends: bool
+    updates: bool = False
 
     @property
     def words(self) -> str:
         how = "appended to" if self.appends else "written to"
+        if self.updates:
+            how = "rows that are no more are removed from, and new ones appended to,"
         return f"{how} {redact_line(shown_uri(self.uri))} as {self.format.value}"
 
+
+SIDES = ("left", "right")
 
 _COMPARED = {
     Scope.FULL: "left rows against right rows",
     Scope.NEW_LEFT: "new left rows against right rows",
     Scope.NEW_RIGHT: "left rows against new right rows",
+    Scope.CHANGED: "new left rows against right rows, and others against new right rows",
 }
 
 JoinStage = (
@@ -264,7 +273,8 @@ def measured_recall(recall: float, nprobes: int | None) -> str:
 class JoinAction(NodeAction):
     """Run a join: `analyze` where it has no usable result yet, else `refresh`.
 
-    `sides` are the sizes of the whole sides, and `new_rows` the rows that a narrowed scope joins.
+    `sides` are the sizes of the whole sides, and `new_rows` the rows of them, left and right, that
+    a narrowed scope joins, where that is known.
     `left` and `right` are remembered once it is done, and None where the sides are DataFrames.
     `stages` follow from `decision`: sides are prepared first, and the result is committed last.
     `known` is the accuracy of the last result, as far as the join goes on from it.
@@ -282,7 +292,7 @@ class JoinAction(NodeAction):
     stages: tuple[JoinStage, ...]
     left: InputRecord | None = None
     right: InputRecord | None = None
-    new_rows: int | None = None
+    new_rows: tuple[int | None, int | None] = (None, None)
     known: Accuracy = UNMEASURED
     notes: tuple[str, ...] = ()
 
@@ -307,17 +317,26 @@ class JoinAction(NodeAction):
     def reads(self) -> str:
         """What is compared: `exact, 1,000 x 250,000 rows, about 3.1 s`."""
         left, right = self.sides.left_rows, self.sides.right_rows
+        if self.work.scope is Scope.CHANGED:
+            return ", ".join([self.decision.strategy.value, self._changed_rows, *self._about])
         if self.work.scope is Scope.NEW_LEFT:
-            left = self.new_rows
+            left = self.new_rows[0]
         elif self.work.scope is Scope.NEW_RIGHT:
-            right = self.new_rows
+            right = self.new_rows[1]
         rows = " x ".join("?" if side is None else count(side) for side in (left, right)) + " rows"
         if left is None or right is None:
             rows += " (counted when it runs)"
-        parts = [self.decision.strategy.value, rows]
-        if self.decision.seconds is not None:
-            parts.append(f"about {duration(self.decision.seconds)}")
-        return ", ".join(parts)
+        return ", ".join([self.decision.strategy.value, rows, *self._about])
+
+    @property
+    def _changed_rows(self) -> str:
+        rows = " and ".join("?" if rows is None else count(rows) for rows in self.new_rows)
+        return f"{rows} new rows"
+
+    @property
+    def _about(self) -> tuple[str, ...]:
+        seconds = self.decision.seconds
+        return () if seconds is None else (f"about {duration(seconds)}",)
 
     @property
     def choice(self) -> str:

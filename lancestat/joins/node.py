@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,13 +20,19 @@ from lancestat.errors import (
     VectorLengthMismatch,
 )
 from lancestat.formats import count
-from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, JoinFigures
+from lancestat.joins.action import SIDES, BuildIndex, ExtendIndex, JoinAction, JoinFigures
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord, decode_record
 from lancestat.joins.scratch.folder import known_roots
 from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore, owner_prefix
+from lancestat.joins.scratch.kept_neighbours import (
+    NeighboursManifest,
+    NeighbourStore,
+    neighbours_key,
+    neighbours_prefix,
+)
 from lancestat.joins.search.cost_model import KeptIndex
 from lancestat.joins.search.work import OutputFormat, OutputState, RightContent, output_names
 from lancestat.joins.sides import (
@@ -45,7 +51,15 @@ from lancestat.runs.discover import located, require_sole_writer
 from lancestat.runs.node import Observed, named_uris
 from lancestat.spark.session import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
-from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of, local_cores, node_digest
+from lancestat.spec.model import (
+    KnnJoin,
+    NodeKind,
+    ProjectSpec,
+    Target,
+    joins_of,
+    local_cores,
+    node_digest,
+)
 from lancestat.state.retention import GarbageReport
 from lancestat.state.store import StateReader
 from lancestat.state.values import canonical_uri, join_identity
@@ -60,8 +74,6 @@ if TYPE_CHECKING:
 
 
 _plan_log = logging.getLogger("lancestat.plan")
-
-SIDES = ("left", "right")
 
 
 def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
@@ -112,17 +124,44 @@ class JoinObserver:
         check_output(spec, join)
         left, right = (observe_side(JoinSide(join, name), spec, snapshots) for name in SIDES)
         _check_together(join, left, right)
+        record = record_of(self.observed, join)
         return JoinAssessment(
             spec=join,
             digest=node_digest(join),
             left=left,
             right=right,
-            record=record_of(self.observed, join),
+            record=record,
             output=None if _is_new(join) else seen_result(spec, join),
             cores=planned_cores(spec.target),
             has_nearest_by_join=self.has_nearest_by_join,
             kept=self._kept(join, right),
+            neighbours_key=self._neighbours_key(join, left, right),
+            neighbours=self._neighbours(record),
         )
+
+    def _neighbours_key(self, join: KnnJoin, left: JoinInput, right: JoinInput) -> str | None:
+        """Return the key under which neighbours are kept: of tables, whose rows have addresses."""
+        for side in (left, right):
+            ids = [fragment.id for fragment in side.fragments or ()]
+            # The order of addresses is row order.
+            if not side.is_table or ids != sorted(ids):
+                return None
+        owner = owner_prefix(canonical_uri(self.observed.spec.target.state))
+        kind = JOINED if join.stands_for is None else PAIRED
+        return neighbours_key(owner, kind, join.name)
+
+    def _neighbours(self, record: JoinRecord | None) -> NeighboursManifest | None:
+        """Return what is kept of the last result; a run looks again."""
+        if record is None or not record.neighbours or self.indexes is None:
+            return None
+        store = NeighbourStore(self.indexes.root, self.indexes.options)
+        try:
+            kept = store.find(record.neighbours)
+        except ScratchUnusable as error:
+            name, text = record.node, "'%s' is planned without the neighbours of its result: %s"
+            _plan_log.warning(text, name, error.message)
+            return None
+        return kept[-1].manifest if kept else None
 
     def _kept(self, join: KnnJoin, right: JoinInput) -> KeptIndex | None:
         """Return the index of the right side that is kept; a run looks again."""
@@ -152,6 +191,10 @@ class JoinObserver:
                     note = f"'{writer}' has the same right side, whose index is written once"
                     noted[name] = replace(action, notes=(*action.notes, note))
         return noted
+
+
+# The neighbours of declared joins, and of those that find the pairs of near-duplicates.
+JOINED, PAIRED = "join", "pairs"
 
 
 def _is_new(join: KnnJoin) -> bool:
@@ -242,6 +285,12 @@ def planned_cores(target: Target) -> int:
     return max(1, cores // int(per_task)) if per_task.isdecimal() and int(per_task) else cores
 
 
+def scratch_store(target: Target) -> IndexStore | None:
+    """Return the store of the scratch root of a target's runs, None where it is not known."""
+    roots = known_roots(target.scratch, target.spark_conf)
+    return IndexStore(roots[0], target.storage_options) if roots else None
+
+
 _log = logging.getLogger("lancestat.run")
 
 
@@ -254,12 +303,7 @@ class JoinNodes:
     indexes: IndexStore | None = None
 
     def under(self, target: Target, session: SparkSession | None) -> JoinNodes:
-        # The first is the one that a run of this target uses.
-        roots = known_roots(target.scratch, target.spark_conf)
-        return JoinNodes(
-            joins_by_nearest_by(target, session),
-            IndexStore(roots[0], target.storage_options) if roots else None,
-        )
+        return JoinNodes(joins_by_nearest_by(target, session), scratch_store(target))
 
     def lance_uris(self, spec: ProjectSpec, node: KnnJoin) -> tuple[str, ...]:
         return lance_uris(spec, node)
@@ -309,7 +353,13 @@ class JoinNodes:
         if not report.is_dry_run:
             _collect_output_garbage(spec)
             remove_past_results(spec, spec.joins, now)
-        return _with_scratch(report, spec, now)
+        report = _with_scratch(report, spec, now)
+
+        def named() -> set[str]:
+            records = state.records(NodeKind.KNN_JOIN.value, decode_record).values()
+            return {folder for record in records for folder in record.neighbours}
+
+        return collect_neighbours(report, spec, JOINED, named, now)
 
 
 def _collect_output_garbage(spec: ProjectSpec) -> None:
@@ -349,13 +399,34 @@ def _with_scratch(report: GarbageReport, spec: ProjectSpec, now: datetime) -> Ga
     for root in known_roots(target.scratch, target.spark_conf):
         store = IndexStore(root, target.storage_options)
         garbage = ScratchGarbage(store, now, report.is_dry_run).collect(owner, usable)
-        for uri, reason in garbage.left:
-            _log.warning("scratch %s was left: %s", uri, reason)
-        report = replace(
-            report,
-            indexes_dropped=report.indexes_dropped + garbage.indexes,
-            scratch_dropped=report.scratch_dropped + len(garbage.folders),
-            scratch_left=report.scratch_left + len(garbage.left),
-            bytes=report.bytes + garbage.size_bytes,
-        )
+        report = _with_garbage(report, garbage)
+    return report
+
+
+def _with_garbage(report: GarbageReport, garbage: ScratchGarbage) -> GarbageReport:
+    for uri, reason in garbage.left:
+        _log.warning("scratch %s was left: %s", uri, reason)
+    return replace(
+        report,
+        indexes_dropped=report.indexes_dropped + garbage.indexes,
+        scratch_dropped=report.scratch_dropped + len(garbage.folders),
+        scratch_left=report.scratch_left + len(garbage.left),
+        bytes=report.bytes + garbage.size_bytes,
+    )
+
+
+def collect_neighbours(
+    report: GarbageReport,
+    spec: ProjectSpec,
+    kind: str,
+    named: Callable[[], Container[str]],
+    now: datetime,
+) -> GarbageReport:
+    """Drop the neighbours of a kind, `JOINED` or `PAIRED`, that no record names."""
+    target = spec.target
+    for root in known_roots(target.scratch, target.spark_conf):
+        garbage = ScratchGarbage(IndexStore(root, target.storage_options), now, report.is_dry_run)
+        prefix = neighbours_prefix(owner_prefix(canonical_uri(target.state)), kind)
+        garbage.collect_neighbours(prefix, named)
+        report = _with_garbage(report, garbage)
     return report

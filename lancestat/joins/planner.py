@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf, isqrt
 
 from typing_extensions import assert_never
 
 from lancestat.formats import count
 from lancestat.joins.action import (
+    SIDES,
     BuildIndex,
     CommitResult,
     ExtendIndex,
@@ -23,7 +25,17 @@ from lancestat.joins.action import (
     ReuseIndex,
 )
 from lancestat.joins.record import Accuracy, InputRecord, JoinRecord
-from lancestat.joins.search.cost_model import Decision, JoinSize, KeptIndex, Strategy, choose
+from lancestat.joins.scratch.kept_neighbours import NeighboursManifest
+from lancestat.joins.search.cost_model import (
+    BLOCK_FLOPS,
+    JOB_SECONDS,
+    Decision,
+    JoinSize,
+    KeptIndex,
+    Strategy,
+    choose,
+    share_above,
+)
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.work import (
     RANGE_NEIGHBOURS,
@@ -38,8 +50,7 @@ from lancestat.joins.search.work import (
     scope_request,
     self_pairs,
 )
-from lancestat.joins.sides import JoinInput, SideChange, appended, change
-from lancestat.lake.fingerprint import FragmentContent
+from lancestat.joins.sides import JoinInput, SideChange, SideDelta, appended, change, delta
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.knn_join import ALL
 from lancestat.spec.model import KnnJoin
@@ -50,7 +61,9 @@ class JoinAssessment:
     """One join as it is now, next to what was last made of it, and the `output` that readers see.
 
     `digest` is that of its meaning, `cores` how many tasks will run concurrently, 0 where that is
-    not known, and `kept` the index of the right side that earlier runs have left.
+    not known, and `kept` the index of the right side that earlier runs have left. Neighbours are
+    kept under `neighbours_key`, None where they cannot be; `neighbours` says of which rows those of
+    the last result are, None where they are not at hand.
     """
 
     spec: KnnJoin
@@ -62,6 +75,8 @@ class JoinAssessment:
     cores: int = 0
     has_nearest_by_join: bool = True
     kept: KeptIndex | None = None
+    neighbours_key: str | None = None
+    neighbours: NeighboursManifest | None = None
 
     @property
     def is_intact(self) -> bool:
@@ -69,8 +84,20 @@ class JoinAssessment:
         return self.record is not None and self.record.result.is_seen_in(self.output)
 
 
-# A scope, its reasons, and the new fragments of the one side that has some unless it is full.
-_Narrowing = tuple[Scope, tuple[Reason, ...], Sequence[FragmentContent]]
+@dataclass(frozen=True, slots=True)
+class _Narrowing:
+    """A scope and its reasons; of an update what changed on both sides, and the decision."""
+
+    scope: Scope
+    reasons: tuple[Reason, ...]
+    deltas: tuple[SideDelta, SideDelta] | None = None
+    decision: Decision | None = None
+    notes: tuple[str, ...] = ()
+
+
+# A result whose neighbours are in so many folders is brought up to date as a whole, which puts them
+# into one.
+MOST_FOLDERS = 16
 
 
 def request_of(join: KnnJoin) -> JoinRequest:
@@ -92,11 +119,9 @@ def request_of(join: KnnJoin) -> JoinRequest:
 def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> JoinAction | Skip:
     """Decide what to do about a join, and why.
 
-    The last result is extended only if it is what the last run wrote, and only one side has rows
-    after those that the run saw. New right rows need a left side that is a table: the rows of
-    other sides may come in another order, so that neighbours could not be matched to them. They
-    also need as many neighbours for each left row as there are right rows of its keys, up to k:
-    under a `max_distance` nothing tells which rows of the last result belong to which left row.
+    The last result is extended or brought up to date only if it is what the last run wrote. New
+    left rows are joined by themselves. All other changes need both sides to be tables, whose rows
+    keep their addresses, and the neighbours that the last run kept.
     """
     narrowing = _narrow(assessment, full_refresh)
     if narrowing is None:
@@ -112,9 +137,9 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
     """The scope and its reasons, None where nothing is to be done."""
     record = assessment.record
     if record is None:
-        return Scope.FULL, (Reason.NEW,), ()
+        return _Narrowing(Scope.FULL, (Reason.NEW,))
     if full_refresh:
-        return Scope.FULL, (Reason.FULL_REFRESH,), ()
+        return _Narrowing(Scope.FULL, (Reason.FULL_REFRESH,))
     reasons: set[Reason] = set()
     if record.digest != assessment.digest:
         reasons.add(Reason.SPEC_CHANGED)
@@ -123,80 +148,204 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
     left, right = change(assessment.left, record.left), change(assessment.right, record.right)
     if not reasons and (left, right) == (SideChange.NONE, SideChange.NONE):
         return None
-    if not reasons and (left, right) == (SideChange.APPENDED, SideChange.NONE):
-        return Scope.NEW_LEFT, (Reason.ROWS_APPENDED,), appended(assessment.left, record.left)
-    is_placed = assessment.left.is_table and assessment.spec.max_distance is None
-    if not reasons and (left, right) == (SideChange.NONE, SideChange.APPENDED) and is_placed:
-        new = appended(assessment.right, record.right)
-        return Scope.NEW_RIGHT, (Reason.ROWS_APPENDED,), new
+    is_appended = (left, right) == (SideChange.APPENDED, SideChange.NONE)
+    if not reasons and is_appended and len(record.neighbours) < MOST_FOLDERS:
+        return _Narrowing(Scope.NEW_LEFT, (Reason.ROWS_APPENDED,), _deltas(assessment))
+    notes: tuple[str, ...] = ()
+    if not reasons and assessment.neighbours_key is not None:
+        scope = Scope.CHANGED
+        if (left, right) == (SideChange.NONE, SideChange.APPENDED):
+            scope = Scope.NEW_RIGHT
+        update = _update(assessment, scope)
+        if isinstance(update, _Narrowing):
+            return update
+        notes = (update,)
     # Other sides than those that were recorded have no history.
     if Reason.SPEC_CHANGED not in reasons:
         changes = {left, right} - {SideChange.NONE}
         reasons |= {Reason.INPUT_CHANGED} if changes else set()
         reasons |= {Reason.ROWS_APPENDED} if SideChange.APPENDED in changes else set()
-    return Scope.FULL, tuple(reason for reason in Reason if reason in reasons), ()
+    return _Narrowing(Scope.FULL, tuple(_in_order(reasons)), notes=notes)
+
+
+def _in_order(reasons: set[Reason]) -> Iterator[Reason]:
+    return (reason for reason in Reason if reason in reasons)
+
+
+def _deltas(assessment: JoinAssessment) -> tuple[SideDelta, SideDelta] | None:
+    """Return what changed on both sides since neighbours were found, None if `delta` has none."""
+    known = assessment.neighbours
+    if known is None:
+        return None
+    left = delta(assessment.left.work.state, known.left)
+    right = delta(assessment.right.work.state, known.right)
+    return None if left is None or right is None else (left, right)
+
+
+def _update(assessment: JoinAssessment, scope: Scope) -> _Narrowing | str:
+    """Return how the last result is brought up to date, or why that cannot be done."""
+    if assessment.neighbours is None:
+        assert assessment.record is not None, "there is a result"
+        if not assessment.record.neighbours:
+            return "the last run has kept no neighbours, by which to bring its result up to date"
+        return "the neighbours of the last result are not in scratch any more"
+    deltas = _deltas(assessment)
+    if deltas is None:
+        return "rows have changed where they are, or have come back"
+    reasons: set[Reason] = set()
+    for side in deltas:
+        if side.new_rows and side.gone_rows:
+            reasons.add(Reason.ROWS_CHANGED)
+        elif side.new_rows:
+            reasons.add(Reason.ROWS_APPENDED)
+        elif side.gone_rows:
+            reasons.add(Reason.ROWS_DELETED)
+    decision = _update_decision(assessment, deltas) if reasons else None
+    if decision is None:
+        return "so many rows have changed that joining all of them is no more work"
+    return _Narrowing(scope, tuple(_in_order(reasons)), deltas, decision)
+
+
+def _update_decision(
+    assessment: JoinAssessment, deltas: tuple[SideDelta, SideDelta]
+) -> Decision | None:
+    """Return the cost of an update, None where joining in full costs no more."""
+    request, cores = _request(assessment), assessment.cores
+    left_rows, right_rows = (
+        sum(fragment.rows for fragment in side.work.state)
+        for side in (assessment.left, assessment.right)
+    )
+    left, right = deltas
+    pairs = left.new_rows * right_rows + (left_rows - left.new_rows) * right.new_rows
+    everything = left_rows * right_rows
+    if request.pairs_once:
+        pairs -= left.new_rows * (right_rows - left.new_rows // 2)
+        everything //= 2
+    if not request.is_radius:
+        before = right_rows - right.new_rows + right.gone_rows
+        lost = request.ranked * right.gone_rows / max(1, before)
+        again = (left_rows - left.new_rows) * share_above(lost, request.spare)
+        pairs += int(again * right_rows)
+    whole = choose(request, _sizes(assessment), cores or 1)
+    share = pairs / max(1, everything)
+    if share >= 1:
+        return None
+    if request.has_keys:
+        compared = None if whole.pairs is None else int(share * whole.pairs)
+        seconds = None if whole.seconds is None else JOB_SECONDS + share * whole.seconds
+    else:
+        dimension = assessment.right.dimension or assessment.left.dimension
+        compared, seconds = pairs, None
+        if dimension is not None:
+            seconds = JOB_SECONDS + 2 * dimension * pairs / BLOCK_FLOPS / (cores or 1)
+    if request.is_approximate and (seconds or 0) >= (whole.seconds or inf):
+        return None
+    why = "new rows are compared with all others, and merged with the neighbours of the last run"
+    return Decision(Strategy.EXACT, why, compared, seconds if cores else None)
+
+
+def _request(assessment: JoinAssessment) -> JoinRequest:
+    """Return the request of a declared join, which keeps neighbours to spare if it keeps any."""
+    request = request_of(assessment.spec)
+    if assessment.neighbours_key is None or request.is_approximate or request.is_radius:
+        return request
+    return replace(request, spare=2 + isqrt(request.k))
+
+
+def _sizes(assessment: JoinAssessment, *, is_fresh: bool = False) -> JoinSize:
+    record, left, right = assessment.record, assessment.left, assessment.right
+    is_same = record is not None and record.digest == assessment.digest
+    index = request_of(assessment.spec).metric.index_name
+    return JoinSize(
+        left.rows,
+        right.rows,
+        right.dimension or left.dimension,
+        has_index=right.index is not None and right.index == index,
+        has_nearest_by_join=assessment.has_nearest_by_join,
+        kept=None if is_fresh else assessment.kept,
+        # What the last run found of the keys.
+        groups=record.groups if record is not None and is_same else None,
+    )
 
 
 def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) -> JoinAction:
-    spec, record, (scope, reasons, new) = assessment.spec, assessment.record, narrowing
+    spec, record, scope = assessment.spec, assessment.record, narrowing.scope
     left, right = assessment.left, assessment.right
-    increment = new_rows = None
+    increment = None
+    new_rows: tuple[int | None, int | None] = (None, None)
     if scope is not Scope.FULL and record is not None and assessment.output is not None:
-        ids = frozenset(fragment.id for fragment in new)
-        increment = Increment(scope, ids, assessment.output, record.counts)
+        increment = _increment(assessment, narrowing)
+        ids = (increment.new_left, increment.new_right)
         # How many pass a filter only a run can tell.
-        filter = (left if scope is Scope.NEW_LEFT else right).work.filter
-        new_rows = None if filter is not None else sum(fragment.rows for fragment in new)
+        new_left, new_right = (
+            None
+            if side.work.filter is not None
+            else sum(fragment.rows for fragment in side.fragments or () if fragment.id in new)
+            for side, new in zip((left, right), ids, strict=True)
+        )
+        new_rows = new_left, new_right
     work = JoinWork(
         node=spec.name,
-        request=request_of(spec),
+        request=_request(assessment),
         left=left.work,
         right=right.work,
         output_format=OutputFormat(spec.output_format),
         output_uri=spec.output_uri,
         increment=increment,
         is_fresh=is_fresh,
+        neighbours_key=assessment.neighbours_key,
     )
     known = Accuracy(nprobes=spec.nprobes)
     if increment is not None and record is not None:
         known = record.accuracy
-    is_same = record is not None and record.digest == assessment.digest
-    sides = JoinSize(
-        left.rows,
-        right.rows,
-        right.dimension or left.dimension,
-        has_index=right.index is not None and right.index == work.request.metric.index_name,
-        has_nearest_by_join=assessment.has_nearest_by_join,
-        kept=None if is_fresh else assessment.kept,
-        # What the last run found of the keys.
-        groups=record.groups if record is not None and is_same else None,
-    )
     usable = record is not None and assessment.output is not None
+    sides = _sizes(assessment, is_fresh=is_fresh)
+    scope_notes = _scope_notes(assessment, narrowing, new_rows)
     return replace(
-        plan_join(work, sides, assessment.cores, new_rows=new_rows),
+        plan_join(work, sides, assessment.cores, new_rows=new_rows, decision=narrowing.decision),
         verb="refresh" if usable else "analyze",
-        reasons=reasons,
+        reasons=narrowing.reasons,
         left=left.to_record(),
         right=right.to_record(),
         known=known,
-        notes=(*_scope_notes(assessment, scope, reasons, new_rows), *left.notes, *right.notes),
+        notes=(*scope_notes, *narrowing.notes, *left.notes, *right.notes),
     )
 
 
+def _increment(assessment: JoinAssessment, narrowing: _Narrowing) -> Increment:
+    record, deltas, output = assessment.record, narrowing.deltas, assessment.output
+    assert record is not None and output is not None, "there is a result"
+    neighbours = record.neighbours
+    if narrowing.scope is Scope.NEW_LEFT:
+        new = frozenset(fragment.id for fragment in appended(assessment.left, record.left))
+        # Rows at other addresses than before have lost their neighbours.
+        is_same = deltas is not None and deltas[0].new == new and not deltas[0].gone_rows
+        if deltas is None or not is_same or deltas[1].new or deltas[1].gone_rows:
+            neighbours = ()
+        return Increment(narrowing.scope, new, frozenset(), output, record.counts, neighbours)
+    assert deltas is not None, "an update knows what changed"
+    left, right = deltas
+    return Increment(narrowing.scope, left.new, right.new, output, record.counts, neighbours)
+
+
 def plan_join(
-    work: JoinWork, sides: JoinSize, cores: int = 0, *, new_rows: int | None = None
+    work: JoinWork,
+    sides: JoinSize,
+    cores: int = 0,
+    *,
+    new_rows: tuple[int | None, int | None] = (None, None),
+    decision: Decision | None = None,
 ) -> JoinAction:
     """Choose the strategy and the stages of a join, which make a new result.
 
-    `sides` are the sizes of the whole sides, and a narrowed scope joins `new_rows`; `cores` tasks
-    run concurrently, 0 where that is not known.
+    `sides` are the sizes of the whole sides, and a narrowed scope joins `new_rows` of them; `cores`
+    tasks run concurrently, 0 where that is not known. The `decision` on an update is made already.
     """
     compared = sides
     if work.scope is Scope.NEW_LEFT:
-        compared = replace(sides, left_rows=new_rows)
-    if work.scope is Scope.NEW_RIGHT:
-        compared = replace(sides, right_rows=new_rows, has_index=False, kept=None)
-    decision = _decision(work, compared, cores)
+        compared = replace(sides, left_rows=new_rows[0])
+    if decision is None:
+        decision = _decision(work, compared, cores)
     return JoinAction(
         node=work.node,
         verb="analyze",
@@ -215,8 +364,11 @@ def revise(
     """Decide a join again by what is known once its sides are prepared.
 
     `compared` are the rows to compare, and sides `in_place` are read in place, though they are no
-    tables. The same action is returned where the facts do not contradict its decision.
+    tables. The same action is returned where the facts do not contradict its decision, and for an
+    update, which is exact in any case.
     """
+    if action.work.scope.is_update:
+        return action
     # What the last run found of keys is no fact about prepared sides.
     compared = replace(compared, groups=action.sides.groups)
     return _decided(action, _decision(action.work, compared, cores), in_place)
@@ -251,7 +403,7 @@ def in_full(action: JoinAction) -> JoinAction:
         work=work,
         decision=whole.decision,
         stages=whole.stages,
-        new_rows=None,
+        new_rows=(None, None),
         known=known,
         notes=(),
     )
@@ -263,10 +415,6 @@ def _decided(action: JoinAction, decision: Decision, in_place: Sequence[str]) ->
 
 def _decision(work: JoinWork, compared: JoinSize, cores: int) -> Decision:
     decision = choose(scope_request(work.request, work.scope), compared, cores or 1)
-    if work.scope is Scope.NEW_RIGHT:
-        whom = "the left rows of their keys" if work.request.has_keys else "every left row"
-        why = f"the new right rows are compared with {whom}, and merged with the result"
-        decision = replace(decision, why=why)
     if cores or decision.seconds is None:
         return decision
     # The time depends on the cluster; the order of strategies is the same on one core.
@@ -282,6 +430,10 @@ def _stages(
     may_be_light = work.right.format == "parquet" and not work.request.is_approximate
     unless_light = ("right",) if may_be_light and "right" in written else ()
     stages: list[JoinStage] = [PrepareSides(written, unless_light)]
+    if work.scope.is_update:
+        probe = Probe(decision.strategy, work.scope, decision.pairs)
+        commit = CommitResult(work.output_format, work.output_uri, appends=False, updates=True)
+        return (*stages, probe, MergeNeighbours(), commit)
     if work.request.has_keys:
         stages.append(GroupRows())
     match decision.strategy:
@@ -294,8 +446,6 @@ def _stages(
         case _:
             assert_never(decision.strategy)
     stages.append(Probe(decision.strategy, work.scope, decision.pairs))
-    if work.scope is Scope.NEW_RIGHT:
-        stages.append(MergeNeighbours())
     appends = work.scope is Scope.NEW_LEFT
     return (*stages, CommitResult(work.output_format, work.output_uri, appends))
 
@@ -313,18 +463,47 @@ def _lists_stage(decision: Decision) -> list[JoinStage]:
 
 
 def _scope_notes(
-    assessment: JoinAssessment, scope: Scope, reasons: Sequence[Reason], new_rows: int | None
+    assessment: JoinAssessment,
+    narrowing: _Narrowing,
+    new_rows: tuple[int | None, int | None],
 ) -> tuple[str, ...]:
-    if scope is not Scope.FULL:
-        side, done = (
-            ("left", "joined, and put behind the result")
-            if scope is Scope.NEW_LEFT
-            else ("right", "searched, and merged with the result")
-        )
-        rows = f"new {side} rows that pass the filter are"
-        if new_rows is not None:
-            rows = count(new_rows, f"new {side} row is", f"new {side} rows are")
-        return (f"only {rows} {done}",)
+    match narrowing.scope:
+        case Scope.NEW_LEFT:
+            return (f"only {_new('left', new_rows[0])} joined, and put behind the result",)
+        case Scope.NEW_RIGHT:
+            new = _new("right", new_rows[1])
+            return (f"only {new} searched, and merged with the result",)
+        case Scope.CHANGED:
+            assert narrowing.deltas is not None, "an update knows what changed"
+            named = list(zip(SIDES, narrowing.deltas, strict=True))
+            if assessment.spec.self_location is not None:
+                # Both sides are the same rows.
+                named = [("", narrowing.deltas[0])]
+            changes = [
+                _changes(name, side) for name, side in named if side.new_rows or side.gone_rows
+            ]
+            return (f"only changes are joined, of {', '.join(changes)}",)
+        case Scope.FULL:
+            return _full_notes(assessment, narrowing.reasons)
+        case _:
+            assert_never(narrowing.scope)
+
+
+def _new(side: str, new_rows: int | None) -> str:
+    if new_rows is None:
+        return f"new {side} rows that pass the filter are"
+    return count(new_rows, f"new {side} row is", f"new {side} rows are")
+
+
+def _changes(name: str, side: SideDelta) -> str:
+    """Return what changed of a side: `2 new and 1 gone left rows`."""
+    counted = ((side.new_rows, "new"), (side.gone_rows, "gone"))
+    parts = " and ".join(f"{count(rows)} {what}" for rows, what in counted if rows)
+    rows = "row" if max(side.new_rows, side.gone_rows) == 1 else "rows"
+    return " ".join(filter(None, (parts, name, rows)))
+
+
+def _full_notes(assessment: JoinAssessment, reasons: Sequence[Reason]) -> tuple[str, ...]:
     record = assessment.record
     if record is None or Reason.INPUT_CHANGED not in reasons:
         return ()
@@ -335,15 +514,11 @@ def _scope_notes(
         SideChange.OTHER: "the {} side has changed",
     }
     # Other sides without a digest have notes of their own.
-    notes = tuple(
+    return tuple(
         _unproven_note(name, *sides[name]) or sentences[what].format(name)
         for name, what in changes.items()
         if what in sentences and sides[name][0].digest is not None
     )
-    is_appended = changes == {"left": SideChange.NONE, "right": SideChange.APPENDED}
-    if is_appended and assessment.left.is_table and assessment.spec.max_distance is not None:
-        notes += ("under 'max_distance' new right rows are not merged with the result",)
-    return notes
 
 
 def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:

@@ -148,7 +148,8 @@ class JoinRecord:
     """The last result that a run made of a join, by its name in the project.
 
     `digest` is that of its meaning, and `groups` are what the last run that compared all rows
-    found.
+    found. `neighbours` are the folders in scratch that have those of the result, by their paths
+    there; none where they are not kept.
     """
 
     node: str
@@ -162,6 +163,7 @@ class JoinRecord:
     accuracy: Accuracy = UNMEASURED
     distances: JoinDistances | None = None
     groups: JoinGroups | None = None
+    neighbours: tuple[str, ...] = ()
 
 
 def stored_record(record: JoinRecord) -> StoredRecord:

@@ -260,6 +260,7 @@ class JoinRunner(NodeRunner):
             accuracy=outcome.accuracy,
             distances=outcome.distances,
             groups=_groups(action, outcome),
+            neighbours=outcome.neighbours,
         )
 
 
@@ -268,8 +269,8 @@ def _accuracy(work: JoinWork, known: Accuracy, outcome: JoinOutcome) -> Accuracy
     measured, increment = outcome.accuracy, work.increment
     if increment is None:
         return measured
-    if increment.scope is Scope.NEW_RIGHT:
-        # Every pair of new right rows is compared, which changes nothing for the others.
+    if increment.scope.is_update:
+        # What is compared is compared exactly, which changes nothing for the others.
         return known
     if known.recall is None or measured.recall is None:
         return measured if known.recall is None else known

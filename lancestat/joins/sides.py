@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,8 @@ from lancestat.joins.record import InputRecord
 from lancestat.joins.scratch.kept_indexes import index_key
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.work import (
-    ROW_OFFSET,
+    ROW_ADDRESS,
+    FragmentState,
     Mode,
     PinnedTable,
     RightContent,
@@ -151,6 +152,39 @@ def change(now: JoinInput, then: InputRecord) -> SideChange:
     return SideChange.APPENDED if appended(now, then) else SideChange.OTHER
 
 
+@dataclass(frozen=True, slots=True)
+class SideDelta:
+    """What changed of the rows of a table: ids of fragments whose rows are new, and counts.
+
+    A row that was updated is gone, and is new in another fragment. Filters are left aside.
+    """
+
+    new: frozenset[int]
+    new_rows: int
+    gone_rows: int
+
+
+def delta(now: Sequence[FragmentState], then: Sequence[FragmentState]) -> SideDelta | None:
+    """Compare the fragments of a table with those of an earlier version.
+
+    None where rows have changed in their places, or have come back: a column was rewritten, or an
+    earlier version was restored.
+    """
+    before = {fragment.id: fragment for fragment in then}
+    last = max(before, default=-1)
+    new = frozenset(fragment.id for fragment in now) - before.keys()
+    for fragment in now:
+        known = before.get(fragment.id)
+        if known is None:
+            if fragment.id < last:
+                return None
+        elif known.content != fragment.content or known.rows < fragment.rows:
+            return None
+    new_rows = sum(fragment.rows for fragment in now if fragment.id in new)
+    kept_rows = sum(fragment.rows for fragment in now) - new_rows
+    return SideDelta(new, new_rows, sum(fragment.rows for fragment in then) - kept_rows)
+
+
 def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:
     """The fragments that came after those recorded; none where these are not as they were."""
     fragments, count = now.fragments or (), then.fragments
@@ -203,7 +237,7 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
 
     declared = side.declared
     for column in (declared.vector, *(declared.select or ())):
-        if column not in types and column != ROW_OFFSET:
+        if column not in types and column != ROW_ADDRESS:
             raise _missing(side, uri, column, types)
     for column in side.keys:
         if column not in types:
@@ -389,13 +423,20 @@ def _observe_table(side: JoinSide, spec: ProjectSpec, name: str, snapshot: Snaps
     index = content = None
     with _opened(spec, snapshot) as opened:
         read = {declared.vector, *select, *side.keys, *filtered}
-        contents = fragment_contents(snapshot, leaves(opened, read))
+        columns = leaves(opened, read)
         # An index proposes rows of the whole table.
         if side.name == "right" and filter is None:
             index = index_metric(opened, declared.vector)
         if side.name == "right" and keeps_index(side.join):
             indexed = leaves(opened, {declared.vector, *filtered})
             content = right_content(snapshot, indexed, side_index_key(spec, side.join, uri), filter)
+    contents = fragment_contents(snapshot, columns)
+    if ROW_ADDRESS in select:
+        # The same rows in other fragments have other addresses.
+        contents = tuple(
+            replace(content, digest=content.digest + content.id.to_bytes(8, "little"))
+            for content in contents
+        )
     return JoinInput(
         work=SideSource(
             declared.vector,
@@ -404,6 +445,7 @@ def _observe_table(side: JoinSide, spec: ProjectSpec, name: str, snapshot: Snaps
             filter=filter,
             keys=side.keys,
             content=content,
+            state=_state(snapshot, columns),
         ),
         digest=rows_digest(contents),
         fragments=contents,
@@ -412,6 +454,16 @@ def _observe_table(side: JoinSide, spec: ProjectSpec, name: str, snapshot: Snaps
         dimension=dimension,
         index=index,
         key_types=tuple(types[key] for key in side.keys),
+    )
+
+
+def _state(snapshot: Snapshot, columns: Sequence[Field]) -> tuple[FragmentState, ...]:
+    live = {fragment.id: fragment for fragment in snapshot.fragments}
+    return tuple(
+        FragmentState(
+            stored.id, stored.digest.hex(), live[stored.id].deletion_file, live[stored.id].rows
+        )
+        for stored in stored_contents(snapshot, columns)
     )
 
 

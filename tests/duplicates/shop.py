@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from lancestat import Project
 from lancestat.duplicates.action import DuplicatesAction, DuplicatesFigures
 from lancestat.errors import LancestatError
 from lancestat.joins.search.work import JoinWork
+from lancestat.joins.spark.engine import SparkJoin
 from lancestat.runs.actions import Action, Blocked, OnStage
 from lancestat.runs.result import NodeResult
-from tests.joins.joined import distance, is_usable, joined, opened
+from tests.joins.joined import distance, is_usable
+from tests.joins.local import opened_locally
 from tests.runs.world import scan_locally, write_project
 
 Row = dict[str, Any]
@@ -76,12 +79,12 @@ class Shop:
     def of(cls, folder: Path, monkeypatch: pytest.MonkeyPatch, rows: pa.Table) -> Shop:
         shop = cls(folder)
         lance.write_dataset(rows, shop.table, max_rows_per_file=3)
-        scan_locally(monkeypatch, lambda _: None, opened(shop.engine))
+        scan_locally(monkeypatch, lambda _: None, shop.open_join)
         return shop
 
-    def engine(self, work: JoinWork, on_stage: OnStage) -> Any:
+    def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:
         self.works.append(work)
-        return joined(work)
+        return opened_locally(str(self.folder / "scratch"), work, on_stage)
 
     @property
     def table(self) -> str:
@@ -89,7 +92,8 @@ class Shop:
 
     @property
     def project(self) -> Project:
-        return write_project(self.folder, duplicates=[self.declared])
+        target = {"state": "state", "scratch": "scratch", "spark": {"master": "local[2]"}}
+        return write_project(self.folder, target=target, duplicates=[self.declared])
 
     def declare(self, **changes: Any) -> None:
         self.declared = {k: v for k, v in (self.declared | changes).items() if v is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lancestat.errors import OutputOccupied
 from lancestat.joins.output import lance_output
 from lancestat.runs.actions import Reason, needs_spark
 from tests.duplicates.shop import Shop, brute, line, products
+from tests.joins.joined import distance
 
 
 @pytest.fixture
@@ -45,7 +47,11 @@ def test_members_of_groups_are_written_with_the_row_that_is_kept(shop: Shop) -> 
     counts = figures.counts
     assert counts is not None
     assert (counts.groups, counts.rows, counts.redundant_rows, counts.pairs) == (2, 5, 3, 3)
-    assert [(pair["_row"], pair["_row_right"]) for pair in shop.pairs()] == [(0, 1), (1, 2), (3, 4)]
+    assert [(pair["_row"], pair["_row_right"]) for pair in shop.pairs()] == [
+        (0, 1),
+        (1, 2),
+        (1 << 32, (1 << 32) + 1),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,11 +108,47 @@ def test_groups_are_those_of_all_pairs(tmp_path: Path, monkeypatch: pytest.Monke
             assert sorted(map(sorted, groups)) == sorted(map(sorted, expected))
 
 
+def test_pairs_follow_any_change_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = np.random.default_rng(5)
+
+    def some(first: int, count: int) -> pa.Table:
+        ids = range(first, first + count)
+        points: dict[int, Any] = {id: chosen.integers(0, 9, 2).astype(float) for id in ids}
+        return products(points, tenant=[chosen.choice(["a", "b"]) for _ in ids])
+
+    shop = Shop.of(tmp_path, monkeypatch, some(0, 40))
+    shop.declare(on=["tenant"], where="id <> 7", pairs={"lance": "pairs.lance"})
+    shop.settle()
+    for step in range(1, 7):
+        dataset = lance.dataset(shop.table)
+        match step % 3:
+            case 0:
+                shop.append(some(100 * step, 3))
+            case 1:
+                dataset.delete(f"id % 13 = {step}")
+            case _:
+                merge = dataset.merge_insert("id").when_matched_update_all()
+                merge.when_not_matched_insert_all().execute(some(3 * step, 4))
+        shop.settle()
+        rows = lance.dataset(shop.table).to_table(filter="id <> 7").to_pylist()
+        groups = [set(group) for group in shop.groups().values()]
+        assert sorted(map(sorted, groups)) == sorted(
+            map(sorted, brute(rows, 1.0, "l2", ["tenant"]))
+        )
+        near = {
+            (one["id"], other["id"])
+            for one, other in combinations(rows, 2)
+            if one["tenant"] == other["tenant"] and distance(one["v"], other["v"], "l2") <= 1.0
+        }
+        assert {(pair["id"], pair["id_right"]) for pair in shop.pairs()} == near
+    assert {work.scope.value for work in shop.works[1:]} == {"changed"}
+
+
 def test_ids_last_while_rows_come_and_go(shop: Shop) -> None:
     shop.settle()
     assert shop.groups() == {1: [1, 2, 3], 2: [10, 11]}
     shop.append(products(line(21, 12, 50, 51)))
-    assert shop.pending().reasons == (Reason.ROWS_APPENDED, Reason.INPUT_CHANGED)
+    assert shop.pending().reasons == (Reason.ROWS_APPENDED,)
     shop.settle()
     assert shop.groups() == {1: [1, 2, 3], 2: [10, 11, 12], 3: [20, 21], 4: [50, 51]}
     # Two groups merge.

@@ -13,6 +13,7 @@ from lancestat.cli.main import main
 from lancestat.joins import planner as join_planner
 from lancestat.joins.output import result as output
 from lancestat.joins.scratch.kept_indexes import IndexManifest, IndexStore, StoredIndex
+from lancestat.joins.scratch.kept_neighbours import NeighbourStore
 from lancestat.joins.search.cost_model import Decision, Strategy
 from lancestat.joins.spark import engine, job, sides
 from tests.integration.faulty_daemon import strike, striking
@@ -27,6 +28,20 @@ def arm(folder: Path, strategy: str) -> None:
         return replace(*arguments)
 
     output.replace = paused
+    change = striking(folder, "committed", output.update)
+
+    def paused_update(*arguments: Any) -> Any:
+        strike(folder, "commit")
+        return change(*arguments)
+
+    output.update = paused_update
+    finish = NeighbourStore.finish
+
+    def kept(self: NeighbourStore, *arguments: Any) -> None:
+        strike(folder, "keep")
+        finish(self, *arguments)
+
+    NeighbourStore.finish = kept  # type: ignore[method-assign]
     # Small files too are read by tasks and written to scratch; small joins are split and shuffled.
     sides.SMALLEST_JOB = job.DRIVER_LINES = -1
     job.SHUFFLE_SECONDS = 0

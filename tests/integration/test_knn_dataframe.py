@@ -451,9 +451,9 @@ def test_changes_to_tables_are_joined_within_a_distance(
         converge(world)
         lance.write_dataset(vectors(100, 9, name="w"), world.uri("r"), mode="append")
         [action] = world.plan().actions
-        assert "under 'max_distance' new right rows are not merged with the result" in action.notes
+        assert action.notes == ("only 9 new right rows are searched, and merged with the result",)
         converge(world)
-    assert world.scopes == ["full", "new_left", "full"] * 2
+    assert world.scopes == ["full", "new_left", "new_right"] * 2
 
 
 @pytest.mark.parametrize(

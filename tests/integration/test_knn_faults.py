@@ -375,3 +375,53 @@ def test_a_killed_run_leaves_no_layout_or_a_whole_one(
     assert len(shop.layouts) == 1
     assert all(isinstance(action, Skip) for action in shop.project.plan(select="near").actions)
     assert not list(shop.folder.glob("scratch/indexes/*/*/readers/*"))
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row[0], row[2] or 0.0, row[1] or 0))
+
+
+@pytest.mark.parametrize(
+    ("point", "format"),
+    sample(
+        [
+            (point, format)
+            for point in ("keep", "commit", "committed")
+            for format in ("lance", "parquet")
+        ],
+        3,
+    ),
+)
+def test_a_killed_update_leaves_the_old_or_the_new_result_and_the_next_one_converges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, point: str, format: str
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
+    right = str(tmp_path / "r.lance")
+    lance.write_dataset(table(LEFT, TYPE), str(tmp_path / "l.lance"), max_rows_per_file=15)
+    lance.write_dataset(table(OLD, TYPE), right, max_rows_per_file=40)
+    shop = Shop(tmp_path, Faults(tmp_path / "faults"), format, {"lance": "r.lance"})
+    shop.declare()
+    assert shop.project.run().ok
+    check(shop, OLD)
+    kept = set(shop.folder.glob("scratch/neighbours/*/*"))
+    assert len(kept) == 1
+    new: list[Vector] = [*OLD[:4], *[None] * 6, *OLD[10:], *MORE]
+    lance.dataset(right).delete("id >= 4 and id < 10")
+    lance.write_dataset(table(MORE, TYPE, len(OLD)), right, mode="append")
+    shop.faults.plan(point, "pause")
+    with shop.running("exact") as run:
+        shop.faults.wait_for(point)
+        assert shop.project.collect_garbage().scratch_dropped == 0, "it is in use"
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait(60)
+    check_rows(in_order(shop.rows()), new if point == "committed" else OLD)
+    shop.project.collect_garbage()
+    # What was finished may be about to be recorded, and stays for a while.
+    left = set(shop.folder.glob("scratch/neighbours/*/*")) - kept
+    assert len(left) == (point != "keep")
+    [node] = [node for node in shop.project.run().nodes if node.name == "near"]
+    assert node.figures is not None
+    assert node.figures.narrowed == ("" if point == "committed" else "changed rows")
+    check_rows(in_order(shop.rows()), new)
+    assert len(set(shop.folder.glob("scratch/neighbours/*/*")) - kept - left) == 1
+    assert all(isinstance(action, Skip) for action in shop.project.plan().actions)

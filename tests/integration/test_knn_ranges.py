@@ -298,7 +298,7 @@ def test_a_table_is_joined_by_keys_within_a_distance_between_changes(world: Spar
     converge(world)
     lance.write_dataset(keyed(100, 9, "w"), world.uri("r"), mode="append")
     converge(world)
-    assert world.scopes == ["full", "new_left", "full"]
+    assert world.scopes == ["full", "new_left", "new_right"]
     side = KnnSide("v", ("id",), ("l",), table="l")
     world.declare(on=(("shop", "shop"),), left=replace(side, where="id < 40"), right=side)
     for options in ({"exclude_self": True}, {"exclude_self": False, "pairs": "unordered"}):

@@ -8,6 +8,13 @@ import lance
 import pytest
 
 from tests.joins.joined import JoinWorld, vectors
+from tests.joins.local import LocalWorld
+
+
+@pytest.fixture
+def local(world: JoinWorld) -> LocalWorld:
+    """The same join by the engine itself, which keeps neighbours."""
+    return LocalWorld(world.folder)
 
 
 @pytest.fixture

@@ -26,12 +26,14 @@ from lancestat.joins.action import (
     PrepareSides,
     Probe,
 )
+from lancestat.joins.node import JoinNodes
 from lancestat.joins.output import result as output
 from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.run import JoinRunner, OpenJoin
+from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.work import (
-    ROW_OFFSET,
+    ROW_ADDRESS,
     JoinKind,
     JoinOutcome,
     JoinWork,
@@ -106,7 +108,12 @@ class JoinWorld:
 
     @property
     def observer(self) -> Observer:
-        return Observer(self.spec, self.state, self.clock, NODE_TYPES)
+        types = {**NODE_TYPES, "knn_join": JoinNodes(True, IndexStore(self.scratch))}
+        return Observer(self.spec, self.state, self.clock, types)
+
+    @property
+    def scratch(self) -> str:
+        return str(self.folder / "scratch")
 
     def plan(self, *names: str, full_refresh: bool = False) -> Plan:
         nodes = [node for node in self.spec.nodes if node.name in (names or ("near",))]
@@ -191,17 +198,17 @@ class JoinWorld:
         return groups
 
 
+def in_order(rows: Sequence[Row]) -> list[Row]:
+    """Return rows in an order that tells nothing, for results that were brought up to date."""
+    return sorted(rows, key=lambda row: [repr(value) for value in row.values()])
+
+
 def joined(work: JoinWork) -> JoinOutcome:
     """Join the rows of the work, and commit the result."""
     joining = _Joining(work)
     writer = output.begin(work.output_format, work.output_uri, "test", {})
-    match work.scope:
-        case Scope.FULL:
-            table, counts = joining.full(), joining.counts()
-        case Scope.NEW_LEFT:
-            table, counts = joining.full(), joining.counts()
-        case Scope.NEW_RIGHT:
-            table, counts = joining.merged(), joining.counts()
+    assert not work.scope.is_update, "this engine keeps no neighbours"
+    table, counts = joining.full(), joining.counts()
     written = [output.write(writer, 0, table.schema, table.to_batches())] if table.num_rows else []
     if work.scope is Scope.NEW_LEFT:
         assert work.increment is not None
@@ -263,9 +270,8 @@ class _Joining:
 
     def __init__(self, work: JoinWork) -> None:
         self.work = work
-        new = None if work.increment is None else work.increment.new_fragments
-        self.left = rows_of(work.left, new if work.scope is Scope.NEW_LEFT else None)
-        self.right = rows_of(work.right, new if work.scope is Scope.NEW_RIGHT else None)
+        self.left = rows_of(work.left, None if work.increment is None else work.increment.new_left)
+        self.right = rows_of(work.right, None)
         self.pairs = self.left.num_rows * self.right.num_rows
         left, right = columns_of(work.left, self.left), columns_of(work.right, self.right)
         self.names = output_names(left, right, with_rank=work.request.with_rank)
@@ -302,19 +308,11 @@ class _Joining:
         if work.increment is None:
             return self._without_matches(counted)
         known = work.increment.known
-        if work.scope is Scope.NEW_LEFT:
-            return self._without_matches(
-                replace(
-                    known,
-                    left_rows=known.left_rows + counted.left_rows,
-                    unmatched_left_rows=known.unmatched_left_rows + counted.unmatched_left_rows,
-                )
-            )
         return self._without_matches(
             replace(
-                counted,
-                right_rows=known.right_rows + counted.right_rows,
-                excluded_right_rows=known.excluded_right_rows + counted.excluded_right_rows,
+                known,
+                left_rows=known.left_rows + counted.left_rows,
+                unmatched_left_rows=known.unmatched_left_rows + counted.unmatched_left_rows,
             )
         )
 
@@ -329,45 +327,6 @@ class _Joining:
             ranked = self._neighbours(number) if is_valid else []
             rows += self._lines(number, ranked)
         return pa.Table.from_pylist(rows, self._schema())
-
-    def merged(self) -> pa.Table:
-        """The new neighbours of every left row among those in its place of the last result."""
-        assert self.work.increment is not None
-        lines = iter(table_of(self.work.increment.previous).to_pylist())
-        rows: list[Row] = []
-        widths = self._widths_before()
-        for number, is_valid in enumerate(self._valid(self.work.left)):
-            is_kept = self.work.request.kind is JoinKind.LEFT_OUTER
-            count = widths[number] if is_valid and widths[number] else int(is_kept)
-            old = [next(lines) for _ in range(count)]
-            assert all(line[name] == self._left(number)[name] for line in old for name in line
-                       if name in self.names.left)  # fmt: skip
-            old = [line for line in old if line["_distance"] is not None]
-            ranked = [*old, *(self._neighbours(number) if is_valid else [])]
-            rows += self._lines(number, sorted(ranked, key=lambda line: line["_distance"]))
-        assert next(lines, None) is None
-        return pa.Table.from_pylist(rows, self._schema())
-
-    def _widths_before(self) -> list[int]:
-        """How many neighbours each left row had, if it can match, before right rows were new."""
-        work, increment = self.work, self.work.increment
-        assert increment is not None and work.right.table is not None
-        new = increment.new_fragments
-        before = frozenset(f.id for f in work.right.table.fragments if f.id not in new)
-        right = rows_of(work.right, before)
-        metric = work.request.metric.name
-        usable = [
-            is_usable(vector, metric) for vector in right.column(work.right.vector).to_pylist()
-        ]
-        if not work.left.keys:
-            assert sum(usable) == increment.known.right_rows - increment.known.excluded_right_rows
-            return [min(work.request.k, sum(usable))] * self.left.num_rows
-        found = Counter(
-            key
-            for key, is_valid in zip(self._keys(work.right, right), usable, strict=True)
-            if is_valid and None not in key
-        )
-        return [min(work.request.k, found[key]) for key in self._keys(work.left, self.left)]
 
     def _lines(self, number: int, ranked: Sequence[Row]) -> list[Row]:
         request = self.work.request
@@ -401,7 +360,7 @@ class _Joining:
         ]
         request = self.work.request
         if request.self_pairs is not None:
-            own, theirs = (side.column(ROW_OFFSET)[at].as_py() for side, at in
+            own, theirs = (side.column(ROW_ADDRESS)[at].as_py() for side, at in
                            ((self.left, number), (self.right, other)))  # fmt: skip
             if theirs == own or (request.pairs_once and theirs < own):
                 return False
@@ -438,7 +397,7 @@ class _Joining:
 
 
 def columns_of(side: SideSource, table: pa.Table) -> list[str]:
-    names = [name for name in table.schema.names if name != ROW_OFFSET]
+    names = [name for name in table.schema.names if name != ROW_ADDRESS]
     return names if side.select is None else list(side.select)
 
 
@@ -467,7 +426,7 @@ def pinned_rows(
 ) -> pa.Table:
     dataset = open_pinned(table.pin)
     fragments = [fragment for fragment in table.fragments if only is None or fragment.id in only]
-    columns = [*dataset.schema.names, ROW_OFFSET]
+    columns = [*dataset.schema.names, ROW_ADDRESS]
     tables = [
         dataset.get_fragment(fragment.id).to_table(columns, filter=filter) for fragment in fragments
     ]

@@ -11,8 +11,10 @@ from lancestat.errors import Location, SideColumnMissing
 from lancestat.joins.action import JoinAction, JoinFigures
 from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinCounts, JoinGroups, JoinRecord, ResultRecord
+from lancestat.joins.scratch.kept_neighbours import NeighboursManifest, PinnedVersion
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.work import (
+    FragmentState,
     JoinRequest,
     OutputFormat,
     OutputState,
@@ -43,7 +45,8 @@ def table(*ids: int, rows: int = 100, **changes: Any) -> JoinInput:
     fragments = tuple(FragmentContent(id, rows, str(id).encode()) for id in ids)
     total = sum(fragment.rows for fragment in fragments)
     pinned = PinnedTable("t", Pin("t.lance", 1, "m"), ())
-    side = SideSource("v", ("id",), pinned)
+    state = tuple(FragmentState(part.id, str(part.id), None, part.rows) for part in fragments)
+    side = SideSource("v", ("id",), pinned, state=state)
     made = JoinInput(side, rows_digest(fragments), fragments, ("id",), total, 4)
     return replace(made, **changes)
 
@@ -74,6 +77,15 @@ def assessment(
 
 LEFT, RIGHT = table(0, 1), table(0, 1, rows=10_000)
 BEFORE = recorded(LEFT, RIGHT)
+
+
+def kept(left: JoinInput = LEFT, right: JoinInput = RIGHT) -> dict[str, Any]:
+    """Return what an assessment has where the neighbours of such sides are in scratch."""
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    sides = (left.work.state, right.work.state)
+    manifest = NeighboursManifest(at, *sides, (), PinnedVersion(1, "m"))
+    record = replace(recorded(left, right), neighbours=("neighbours/near/1",))
+    return {"record": record, "neighbours": manifest, "neighbours_key": "near"}
 
 
 def decided(left: JoinInput = LEFT, right: JoinInput = RIGHT, **changes: Any) -> JoinAction | Skip:
@@ -110,6 +122,9 @@ def _choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     return Decision(Strategy.IVF, why, pairs // 30, 4.2, 1024)
 
 
+_MANY = (table(0, 1), table(*range(10), rows=10_000))
+
+
 def _every_join() -> Plan:
     cosine = replace(SPEC, name="first", metric="cosine", mode="approx", recall=0.95)
     many = table(0, 1, rows=2_000_000)
@@ -130,7 +145,8 @@ def _every_join() -> Plan:
         refresh(),
         approximate,
         named("more_left", planned(table(0, 1, 2))),
-        named("more_right", planned(right=table(0, 1, 2, rows=10_000))),
+        named("more_right", planned(right=table(0, 1, 2, rows=10_000), **kept())),
+        named("updated", planned(table(0, 2), table(*range(1, 11), rows=10_000), **kept(*_MANY))),
         planned(LEFT, query, record=recorded(LEFT, query), spec=counted),
         planned(record=None, output=None, spec=by_key),
         named("grouped_again", again),

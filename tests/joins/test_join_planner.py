@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, ReuseIndex
-from lancestat.joins.planner import decide_join, plan_join, revise
+from lancestat.joins.planner import MOST_FOLDERS, decide_join, plan_join, revise
 from lancestat.joins.record import JoinCounts
 from lancestat.joins.search.cost_model import JoinSize, KeptIndex, Strategy
 from lancestat.joins.search.work import Increment, JoinRequest, Scope
@@ -24,6 +24,7 @@ from tests.joins.joins import (
     assessment,
     decided,
     files,
+    kept,
     planned,
     recorded,
     table,
@@ -66,8 +67,9 @@ def test_only_new_left_rows_are_joined() -> None:
     now = replace(OUTPUT, version=9)
     action = planned(table(0, 1, 4, 5), output=now)
     counts = JoinCounts(300, 20_000, 2, 1)
-    assert action.work.increment == Increment(Scope.NEW_LEFT, frozenset({4, 5}), now, counts)
-    assert action.new_rows == 200
+    new = frozenset({4, 5})
+    assert action.work.increment == Increment(Scope.NEW_LEFT, new, frozenset(), now, counts)
+    assert action.new_rows == (200, 0)
     assert action.decision.pairs == 200 * 20_000
     of_files = planned(table(0, 1, 2), files(), record=recorded(LEFT, files()))
     assert of_files.work.scope is Scope.NEW_LEFT
@@ -75,10 +77,10 @@ def test_only_new_left_rows_are_joined() -> None:
 
 def test_only_new_right_rows_are_searched_and_exactly() -> None:
     spec = replace(SPEC, mode="approx", recall=0.9)
-    action = planned(right=table(0, 1, 2, rows=10_000), spec=spec)
+    action = planned(right=table(0, 1, 2, rows=10_000), spec=spec, **kept())
     increment = action.work.increment
     assert increment is not None
-    assert (increment.scope, increment.new_fragments) == (Scope.NEW_RIGHT, {2})
+    assert (increment.scope, increment.new_right) == (Scope.NEW_RIGHT, {2})
     assert action.decision.strategy == "exact"
     assert action.decision.pairs == 200 * 10_000
 
@@ -88,7 +90,8 @@ def test_the_gate_counts_the_pairs_of_the_whole_join() -> None:
     assert planned(right=few, record=None).decision.strategy == "spark"
     record = recorded(LEFT, few)
     assert planned(table(0, 1, 2), few, record=record).decision.strategy == "exact"
-    assert planned(LEFT, table(0, 1, rows=10), record=record).decision.strategy == "exact"
+    more = planned(LEFT, table(0, 1, rows=10), **kept(LEFT, few))
+    assert (more.decision.strategy, more.work.request.spare) == ("exact", 5)
 
 
 OTHER = FragmentContent(1, 100, b"other")
@@ -115,6 +118,48 @@ def test_anything_else_joins_in_full(left: JoinInput) -> None:
     action = planned(left)
     assert action.work.scope is Scope.FULL
     assert action.reasons == (Reason.INPUT_CHANGED,)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "scope", "reasons"),
+    [
+        (table(0), RIGHT, Scope.CHANGED, [Reason.ROWS_DELETED]),
+        (table(0, 1, 2), table(0, 1, 2, rows=10_000), Scope.CHANGED, [Reason.ROWS_APPENDED]),
+        (table(0, 2), RIGHT, Scope.CHANGED, [Reason.ROWS_CHANGED]),
+        (
+            table(0, 1, 2),
+            table(1, rows=10_000),
+            Scope.CHANGED,
+            [Reason.ROWS_APPENDED, Reason.ROWS_DELETED],
+        ),
+        (table(2, 3), RIGHT, Scope.FULL, [Reason.INPUT_CHANGED]),
+    ],
+)
+def test_changes_are_joined_where_that_is_less_work(
+    left: JoinInput, right: JoinInput, scope: Scope, reasons: list[Reason]
+) -> None:
+    action = planned(left, right, **kept())
+    assert (action.work.scope, list(action.reasons)) == (scope, reasons)
+    whole = planned(left, right, record=None)
+    assert (action.decision.pairs or 0) < (whole.decision.pairs or 0) or scope is Scope.FULL
+
+
+def test_many_increments_of_neighbours_become_one() -> None:
+    known = kept()
+    folders = tuple(f"neighbours/near/{number}" for number in range(MOST_FOLDERS))
+    for count, scope in ((MOST_FOLDERS - 1, Scope.NEW_LEFT), (MOST_FOLDERS, Scope.CHANGED)):
+        record = replace(known["record"], neighbours=folders[:count])
+        assert planned(table(0, 1, 2), **{**known, "record": record}).work.scope is scope
+
+
+def test_rows_at_other_addresses_lose_their_neighbours() -> None:
+    moved = {
+        **kept(table(5, 6), RIGHT),
+        "record": replace(recorded(LEFT, RIGHT), neighbours=("a",)),
+    }
+    increment = planned(table(0, 1, 7), **moved).work.increment
+    assert increment is not None
+    assert (increment.scope, increment.neighbours) == (Scope.NEW_LEFT, ())
 
 
 def test_new_right_rows_require_left_rows_with_stable_places() -> None:
@@ -163,7 +208,7 @@ def test_stages_describe_the_phases_of_the_join() -> None:
     words = [line.partition(":")[0] for line in stage_lines(action)]
     assert words == ["strategy", "prepare", "probe", "commit"]
     assert words[1:] == [stage.name for stage in action.stages]
-    action = planned(right=table(0, 1, 2, rows=10_000))
+    action = planned(right=table(0, 1, 2, rows=10_000), **kept())
     words = [line.partition(":")[0] for line in stage_lines(action)]
     # Tables are opened where they are, which needs no words.
     assert words[1:] == [stage.name for stage in action.stages][1:]

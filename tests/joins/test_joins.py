@@ -30,6 +30,7 @@ from lancestat.state.store import open_state
 from lancestat.state.values import RunRecord
 from tests.examples import examples
 from tests.joins.joined import JoinWorld, for_parquet, vectors
+from tests.joins.local import LocalWorld
 from tests.joins.records import join_records
 from tests.runs.world import PLACE
 from tests.state.fresh import FreshState
@@ -52,48 +53,124 @@ def test_an_unchanged_join_is_skipped_with_its_recorded_figures(world: JoinWorld
     [
         ("ll", "new_left", ["only 7 new left rows are joined, and put behind the result"], {3, 4}),
         ("r", "new_right", ["only 4 new right rows are searched, and merged with the result"], {4}),
-        ("lr", "full", ["the left side has new rows", "the right side has new rows"], None),
+        (
+            "lr",
+            "changed",
+            ["only changes are joined, of 4 new left rows, 3 new right rows"],
+            {3, 4},
+        ),
     ],
 )
-def test_only_new_rows_of_one_side_are_joined(
-    world: JoinWorld, sides: str, scope: str, notes: list[str], fragments: set[int] | None
+def test_only_new_rows_are_joined(
+    local: LocalWorld, sides: str, scope: str, notes: list[str], fragments: set[int]
 ) -> None:
-    world.settle()
+    local.settle()
     for number, side in enumerate(sides):
-        world.append(side, 100 + 4 * number, 4 - number)
-    action = world.planned()
-    reasons = {Reason.ROWS_APPENDED} | ({Reason.INPUT_CHANGED} if scope == "full" else set())
-    assert (action.verb, set(action.reasons), list(action.notes)) == ("refresh", reasons, notes)
-    world.converge()
-    assert world.scopes == [scope]
-    increment = world.works[0].increment
-    assert (None if increment is None else set(increment.new_fragments)) == fragments
+        local.append(side, 100 + 4 * number, 4 - number)
+    action = local.planned()
+    reasons = (Reason.ROWS_APPENDED,)
+    assert (action.verb, action.reasons, list(action.notes)) == ("refresh", reasons, notes)
+    local.converge()
+    assert local.scopes == [scope]
+    increment = local.works[0].increment
+    assert increment is not None
+    assert increment.new_left | increment.new_right == fragments
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
-@pytest.mark.parametrize("change", ["delete", "update", "compact", "overwrite", "recreate"])
-def test_any_other_change_joins_in_full(world: JoinWorld, side: str, change: str) -> None:
-    world.settle()
-    dataset = lance.dataset(world.uri(side))
+@pytest.mark.parametrize(
+    ("change", "reason", "note"),
+    [
+        ("delete", Reason.ROWS_DELETED, "only changes are joined, of 1 gone {} row"),
+        ("update", Reason.ROWS_CHANGED, "only changes are joined, of 1 new and 1 gone {} row"),
+    ],
+)
+def test_rows_that_are_deleted_or_updated_are_joined_again(
+    local: LocalWorld, side: str, change: str, reason: Reason, note: str
+) -> None:
+    local.settle()
+    dataset = lance.dataset(local.uri(side))
+    if change == "delete":
+        dataset.delete("id = 4")
+    else:
+        dataset.update({"key": "'new'"}, where="id = 4")
+    action = local.planned()
+    name = {"l": "left", "r": "right"}[side]
+    assert (action.reasons, action.notes) == ((reason,), (note.format(name),))
+    local.converge()
+    assert local.scopes == ["changed"]
+
+
+NO_LESS = "so many rows have changed that joining all of them is no more work"
+IN_PLACE = "rows have changed where they are, or have come back"
+
+
+@pytest.mark.parametrize("side", ["l", "r"])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("compact", NO_LESS),
+        ("overwrite", NO_LESS),
+        ("recreate", IN_PLACE),
+        ("restore", IN_PLACE),
+        ("rewrite", IN_PLACE),
+    ],
+)
+def test_other_changes_join_in_full(local: LocalWorld, side: str, change: str, why: str) -> None:
+    local.converge()
+    dataset = lance.dataset(local.uri(side))
+    dataset.delete("id = 4")
+    local.settle()
+    dataset = lance.dataset(local.uri(side))
     match change:
-        case "delete":
-            dataset.delete("id = 4")
-        case "update":
-            dataset.update({"key": "'new'"}, where="id = 4")
+        case "restore":
+            lance.dataset(local.uri(side), version=1).restore()
+        case "rewrite":
+            dataset.drop_columns(["id"])
+            dataset.add_columns({"id": "cast(other as bigint)"})
         case "compact":
             dataset.optimize.compact_files(target_rows_per_fragment=1000)
         case "overwrite":
-            lance.write_dataset(dataset.to_table(), world.uri(side), mode="overwrite")
+            lance.write_dataset(dataset.to_table(), local.uri(side), mode="overwrite")
         case _:
             rows = dataset.to_table()
-            lance.LanceDataset.drop(world.uri(side), {})
-            lance.write_dataset(rows, world.uri(side), max_rows_per_file=7)
-    action = world.planned()
+            lance.LanceDataset.drop(local.uri(side), {})
+            lance.write_dataset(rows, local.uri(side), max_rows_per_file=7)
+    action = local.planned()
     name = {"l": "left", "r": "right"}[side]
     assert action.reasons == (Reason.INPUT_CHANGED,)
-    assert action.notes == (f"the {name} side has changed",)
-    world.converge()
-    assert world.scopes == ["full"]
+    assert action.notes == (f"the {name} side has changed", why)
+    local.converge()
+    assert local.scopes == ["full"]
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "why"),
+    [
+        (True, "the neighbours of the last result are not in scratch any more"),
+        (False, "the last run has kept no neighbours, by which to bring its result up to date"),
+    ],
+)
+def test_without_neighbours_a_join_is_done_in_full_once(
+    local: LocalWorld, is_lost: bool, why: str
+) -> None:
+    world = local if is_lost else JoinWorld(local.folder, local.state, local.clock)
+    world.declare(min_right_rows=0)
+    world.settle()
+    shutil.rmtree(local.scratch, ignore_errors=True)
+    for scope in ("full", "changed"):
+        lance.dataset(local.uri("r")).delete(f"id = {len(local.works)}")
+        assert (why in local.planned().notes) == (scope == "full")
+        local.converge()
+        assert local.scopes[-1] == scope
+
+
+def test_neighbours_that_go_while_a_join_runs_are_not_missed(local: LocalWorld) -> None:
+    local.settle()
+    lance.dataset(local.uri("r")).delete("id = 4")
+    local.before = lambda _: shutil.rmtree(local.scratch, ignore_errors=True)
+    local.converge()
+    assert local.scopes == ["changed", "full"]
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
@@ -232,14 +309,6 @@ def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld)
     world.declare(mode="approx", recall=0.9)
     world.measured = (0.93, 7)
     world.settle()
-    # As where every pair of new rows is compared.
-    world.measured = (1.0, None)
-    world.append("r", 100, 4)
-    [result] = world.run().nodes
-    assert result.figures is not None
-    assert (result.figures.scope, result.figures.accuracy) == ("new_right", Accuracy(0.93, 7))
-    record = join_records(world.state)["near"]
-    assert record.accuracy == Accuracy(0.93, 7)
     for measured in ((0.95, 8), (1.0, None)):
         before = join_records(world.state)["near"]
         world.measured = measured
@@ -290,7 +359,7 @@ def test_a_side_that_moves_while_it_runs_is_joined_again(world: JoinWorld) -> No
     world.before = lambda work: world.append("r", 500, 3)
     world.run()
     world.before = None
-    assert world.planned().reasons == (Reason.ROWS_APPENDED,)
+    assert world.planned().reasons == (Reason.ROWS_APPENDED, Reason.INPUT_CHANGED)
     world.converge()
 
 
@@ -321,7 +390,7 @@ def test_a_failed_join_keeps_the_last_result(world: JoinWorld) -> None:
     )
     assert world.rows() == rows
     world.before = None
-    assert world.planned().reasons == (Reason.ROWS_APPENDED,)
+    assert world.planned().reasons == (Reason.ROWS_APPENDED, Reason.INPUT_CHANGED)
     world.converge()
 
 
@@ -455,11 +524,11 @@ CHANGES = st.tuples(st.sampled_from(KINDS), st.sampled_from(["l", "r"]), st.inte
 STEPS = st.lists(st.lists(CHANGES, min_size=1, max_size=2), min_size=1, max_size=5)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(20))
 @given(
     steps=STEPS,
     k=st.sampled_from([1, 2, 5, 40]),
-    metric=st.sampled_from(["l2", "cosine", "dot"]),
+    metric=st.sampled_from(["l2", "dot"]),
     kind=st.sampled_from(["inner", "left_outer"]),
     rank=st.booleans(),
     sizes=st.tuples(st.integers(0, 8), st.integers(0, 8)),
@@ -473,7 +542,7 @@ def test_incremental_runs_equal_a_full_join(
     rank: bool,
     sizes: tuple[int, int],
 ) -> None:
-    world = JoinWorld(tmp_path_factory.mktemp("joined"))
+    world = LocalWorld(tmp_path_factory.mktemp("joined"))
     world.declare(k=k, metric=metric, join=kind, rank=rank)
     changes = Changes(world)
     for side, size in zip("lr", sizes, strict=True):
@@ -540,7 +609,7 @@ def test_sides_and_results_of_every_kind_converge(
 
 
 def test_a_long_history_of_appends_is_never_joined_in_full_again(tmp_path: Path) -> None:
-    world = JoinWorld(tmp_path)
+    world = LocalWorld(tmp_path)
     world.declare(k=5, join="left_outer", rank=True)
     changes = Changes(world)
     for side in "lr":

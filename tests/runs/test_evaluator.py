@@ -20,7 +20,7 @@ from lancestat.joins.action import (
 from lancestat.joins.planner import plan_join
 from lancestat.joins.record import JoinCounts
 from lancestat.joins.run import JoinEvaluation
-from lancestat.joins.search.cost_model import JoinSize, KeptIndex, Strategy
+from lancestat.joins.search.cost_model import Decision, JoinSize, KeptIndex, Strategy
 from lancestat.joins.search.work import (
     Increment,
     JoinOutcome,
@@ -92,7 +92,7 @@ class Session:
             raise StaleBase("the result has gone")
 
     def commit(self, stage: CommitResult) -> None:
-        self.done.append("append" if stage.appends else "replace")
+        self.done.append("append" if stage.appends else "update" if stage.updates else "replace")
 
 
 def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -> JoinAction:
@@ -100,8 +100,10 @@ def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -
     left, right = SideSource("v", ("id",), table), SideSource("w", ("id",), table)
     work = JoinWork("near", request, left, right, OutputFormat.LANCE, "near.lance")
     if scope is not Scope.FULL:
-        work = replace(work, increment=Increment(scope, frozenset(), OUTPUT, COUNTS))
-    return plan_join(work, planned, cores=2, new_rows=5)
+        increment = Increment(scope, frozenset(), frozenset(), OUTPUT, COUNTS)
+        work = replace(work, increment=increment)
+    decision = Decision(Strategy.EXACT, "") if scope.is_update else None
+    return plan_join(work, planned, cores=2, new_rows=(5, 0), decision=decision)
 
 
 def run(planned: JoinAction, session: Session) -> tuple[JoinAction, list[StageProgress]]:
@@ -116,7 +118,7 @@ def run(planned: JoinAction, session: Session) -> tuple[JoinAction, list[StagePr
         (EXACT, FEW, Scope.FULL, ["prepare", "probe spark", "replace"]),
         (EXACT, MANY, Scope.FULL, ["prepare", "probe exact", "replace"]),
         (EXACT, FEW, Scope.NEW_LEFT, ["prepare", "probe exact", "append"]),
-        (EXACT, FEW, Scope.NEW_RIGHT, ["prepare", "probe exact", "replace"]),
+        (EXACT, FEW, Scope.NEW_RIGHT, ["prepare", "probe exact", "update"]),
         (APPROXIMATE, MANY, Scope.FULL, ["prepare", "build index", "probe ivf", "replace"]),
         (
             APPROXIMATE,

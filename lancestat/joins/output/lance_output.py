@@ -41,7 +41,9 @@ from lancestat.lake.commit import (
     VERSION_PROPERTY,
     BatchSource,
     Conflict,
+    Requirement,
     SameDataset,
+    VersionIs,
     commit,
     commit_properties,
     unannounced,
@@ -74,8 +76,10 @@ from lancestat.redact import redact_line, secret_values
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     import pyarrow as pa
     from lance import FragmentMetadata, LanceDataset, LanceOperation, LanceSchema
+    from numpy.typing import NDArray
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -163,14 +167,15 @@ class LanceOutput:
             hint="run again when that dataset is quieter; readers still see the old result",
         )
 
-    def append(
+    def update(
         self,
         writer: OutputWriter,
         schema: pa.Schema,
         previous: OutputState,
+        removed: NDArray[np.int64],
         written: Sequence[Written],
     ) -> OutputState:
-        """See `result.append`: a Merge, which lists all fragments.
+        """See `result.update`: a Merge, which lists all fragments.
 
         An Append would land behind that of another run, and rows would be there twice; a Merge
         conflicts with whatever changes rows.
@@ -185,16 +190,24 @@ class LanceOutput:
             raise stale(self.uri, "has changed", self.options)
         if not dataset.schema.remove_metadata().equals(schema.remove_metadata()):
             raise stale(self.uri, "has got other columns", self.options)
-        fragments = [fragment.metadata for fragment in dataset.get_fragments()]
         new = _fragments(written)
-        if not new:
+        if not new and not len(removed):
             return state
-        first = max((fragment.id for fragment in fragments), default=-1) + 1
-        for id, fragment in enumerate(new, first):
-            fragment.id = id
-        fragments += new
-        marked = _with_new_mark(self.uri, dataset.lance_schema, fragments)
-        landed = self._commit(writer, LanceOperation.Merge(fragments, marked), dataset)
+        with writing(self.uri, self.options):
+            kept, emptied = _without_lines(dataset, removed)
+        if emptied:
+            # A Merge keeps all fragments, and an Update the schema: the mark follows by itself.
+            operation = LanceOperation.Update(emptied, kept, new)
+            landed = self._commit(writer, operation, dataset, is_strict=True)
+        else:
+            landed = dataset
+            for id, fragment in enumerate(new, max(dataset.fragment_ids(), default=-1) + 1):
+                fragment.id = id
+            kept += new
+        if landed is not None:
+            fragments = kept if not emptied else [f.metadata for f in landed.get_fragments()]
+            marked = _with_new_mark(self.uri, dataset.lance_schema, fragments)
+            landed = self._commit(writer, LanceOperation.Merge(fragments, marked), landed)
         if landed is None:
             raise stale(self.uri, "has changed", self.options)
         self.settle(writer)
@@ -358,10 +371,13 @@ class LanceOutput:
         writer: OutputWriter,
         operation: LanceOperation.BaseOperation,
         before: LanceDataset | None,
+        *,
+        is_strict: bool = False,
     ) -> LanceDataset | None:
         """Return the dataset after the commit, None when another commit came first.
 
-        `before` is the result that was looked at, None where there is no dataset yet.
+        `before` is the result that was looked at, None where there is no dataset yet. With
+        `is_strict` no commit at all may come in between.
         """
         uri, options = self.uri, self.options
 
@@ -369,12 +385,16 @@ class LanceOutput:
             observe_dataset(uri, version=landed.version - 1, storage_options=options).restore()
             raise refused(uri, "another table than a moment before", options)
 
+        required: list[Requirement] = []
+        if before is not None:
+            pin = pin_of(before, uri)
+            required = [SameDataset(pin, or_cleaned_up=True), *([VersionIs(pin)] * is_strict)]
         with writing(uri, options):
             outcome = commit(
                 uri,
                 operation,
                 0 if before is None else before.version,
-                [] if before is None else [SameDataset(pin_of(before, uri), or_cleaned_up=True)],
+                required,
                 properties=commit_properties(MESSAGE, writer.run_id),
                 storage_options=options,
                 undo=put_back,
@@ -485,6 +505,30 @@ def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
     ]
 
 
+def _without_lines(
+    dataset: LanceDataset, removed: NDArray[np.int64]
+) -> tuple[list[FragmentMetadata], list[int]]:
+    """Return fragments without rows at some places of a scan, and ids of those without any."""
+    from lancestat.joins.spark.reader import physical_offsets
+
+    start, kept, emptied = 0, [], []
+    for fragment in dataset.get_fragments():
+        metadata: FragmentMetadata | None = fragment.metadata
+        stop = start + fragment.metadata.num_rows
+        first, last = removed.searchsorted((start, stop)).tolist()
+        if last > first:
+            offsets = removed[first:last] - start
+            if fragment.metadata.deletion_file is not None:
+                offsets = physical_offsets(fragment, None)[offsets]
+            metadata = fragment.delete_rows(offsets.tolist())
+        if metadata is None:
+            emptied.append(fragment.fragment_id)
+        else:
+            kept.append(metadata)
+        start = stop
+    return kept, emptied
+
+
 def _past_versions(dataset: LanceDataset, keep: int | timedelta, now: datetime) -> list[int]:
     """Return the versions before the oldest result that is kept, but for those in use until now.
 
@@ -580,9 +624,11 @@ def _has_content(dataset: LanceDataset, uri: str, options: Mapping[str, str], co
             read = snapshot_at(latest, version, uri, options)
             if read is None:
                 return False
-            if _content(read.fields, read.fragments) == content:
+            made = read_commit(latest, version)
+            # Of a run that was killed before the mark followed its commit.
+            if _content(read.fields, read.fragments) == content or is_result(made):
                 return True
-            if read_commit(latest, version).effect not in _PRESERVING:
+            if made.effect not in _PRESERVING:
                 return False
     return False
 

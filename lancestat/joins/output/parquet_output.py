@@ -43,6 +43,7 @@ from lancestat.joins.output.writer import (
     reading,
     refused,
     stale,
+    without_rows,
     writing,
 )
 from lancestat.joins.search.work import OutputFormat, OutputState
@@ -51,7 +52,9 @@ from lancestat.lake.files import Lease, Process, abandoned, local_path, parse_in
 from lancestat.redact import redact_line
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -118,15 +121,17 @@ class ParquetOutput:
         self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]
     ) -> OutputState:
         with writing(self.uri, self.options), self.location.locked():
-            return self._publish(writer, schema, written, [])
+            return self._publish(writer, schema, dict(enumerate(written)), [])
 
-    def append(
+    def update(
         self,
         writer: OutputWriter,
         schema: pa.Schema,
         previous: OutputState,
+        removed: NDArray[np.int64],
         written: Sequence[Written],
     ) -> OutputState:
+        """See `result.update`: files that lose rows are written again, the others are linked."""
         location = self.location
         with writing(self.uri, self.options), location.locked():
             state = self.current()
@@ -135,10 +140,23 @@ class ParquetOutput:
             if (state.generation, state.digest) != (previous.generation, previous.digest):
                 raise stale(self.uri, "has changed", self.options)
             assert state.generation is not None
-            files = _parquet_files(location.root / state.generation)
-            if not files or not _holds(files[0], schema):
+            files = _row_groups(location.root / state.generation)
+            if not _holds(files[0][0], schema):
                 raise stale(self.uri, "has got other columns", self.options)
-            return self._publish(writer, schema, written, files)
+            numbered: dict[int, Written] = {}
+            kept, start = [], 0
+            for path, groups in files:
+                stop = start + sum(groups)
+                first, last = removed.searchsorted((start, stop)).tolist()
+                if last > first:
+                    rows = _read_file(path, groups, 0, stop - start)
+                    batches = without_rows(rows, removed[first:last] - start)
+                    numbered[_number(path)] = self.write(writer, _number(path), schema, batches)
+                else:
+                    kept.append(path)
+                start = stop
+            numbered |= dict(enumerate(written, 1 + _number(files[-1][0])))
+            return self._publish(writer, schema, numbered, kept)
 
     def discard(self, writer: OutputWriter) -> None:
         location = self.location
@@ -170,7 +188,7 @@ class ParquetOutput:
         self,
         writer: OutputWriter,
         schema: pa.Schema,
-        written: Sequence[Written],
+        numbered: Mapping[int, Written],
         earlier: Sequence[Path],
     ) -> OutputState:
         location, part = self.location, Path(writer.folder)
@@ -180,12 +198,11 @@ class ParquetOutput:
         folder.mkdir()
         for path in earlier:
             _link(path, folder / path.name)
-        pieces = [piece for piece in written if piece.rows]
+        pieces = {number: piece for number, piece in numbered.items() if piece.rows}
         if not pieces and not earlier:
-            pieces = [self.write(writer, 0, schema, [])]
+            pieces = {0: self.write(writer, 0, schema, [])}
         # Names differ between generations: who reads one while the link moves never mixes two.
-        first = 1 + max((int(path.name.split("-")[1]) for path in earlier), default=-1)
-        for number, piece in enumerate(pieces, first):
+        for number, piece in pieces.items():
             (part / piece.content).rename(folder / f"part-{number:06d}-{generation}.parquet")
         location.publish(generation)
         shutil.rmtree(part, ignore_errors=True)
@@ -576,6 +593,11 @@ def _read_file(
             position += batch.num_rows
             if skipped < end:
                 yield batch.slice(skipped, end - skipped)
+
+
+def _number(path: Path) -> int:
+    """Return the number of a file among those of its generation."""
+    return int(path.name.split("-")[1])
 
 
 def _holds(path: Path, schema: pa.Schema) -> bool:

@@ -20,7 +20,9 @@ from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.files import local_path
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 def _at(format: OutputFormat, uri: str, options: Mapping[str, str]) -> LanceOutput | ParquetOutput:
@@ -68,7 +70,24 @@ def append(
 
     StaleBase is raised when readers do not see `previous` any more, or it has other columns.
     """
-    return _of(writer).append(writer, schema, previous, written)
+    import numpy as np
+
+    return update(writer, schema, previous, np.empty(0, np.int64), written)
+
+
+def update(
+    writer: OutputWriter,
+    schema: pa.Schema,
+    previous: OutputState,
+    removed: NDArray[np.int64],
+    written: Sequence[Written],
+) -> OutputState:
+    """Remove rows of the previous result by their ascending places in it, and let the written
+    pieces follow the others, in one step.
+
+    It raises StaleBase as `append` does.
+    """
+    return _of(writer).update(writer, schema, previous, removed, written)
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
 from lancestat.joins.search.work import OutputFormat
@@ -14,6 +15,11 @@ from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.files import Process
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.values import canonical_uri
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
 # A result outlives the commit of the next one by that: longer than listing and opening files takes.
 GRACE = timedelta(minutes=15)
@@ -62,6 +68,23 @@ def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
     """Return the error for a result that is not the one to go on from."""
     redacted_uri = redact_line(uri, secret_values(options))
     return StaleBase(f"the result at {redacted_uri} {what} since it was looked at")
+
+
+def without_rows(
+    batches: Iterable[pa.RecordBatch], removed: NDArray[np.int64]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows but for those at ascending places among them."""
+    import numpy as np
+    import pyarrow as pa
+
+    start = 0
+    for batch in batches:
+        stop = start + batch.num_rows
+        is_kept = np.ones(batch.num_rows, np.bool_)
+        first, last = removed.searchsorted((start, stop)).tolist()
+        is_kept[removed[first:last] - start] = False
+        yield batch.filter(pa.array(is_kept))
+        start = stop
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -15,10 +15,14 @@ from lancestat.joins.scratch.kept_indexes import (
     UnknownIndexFormatError,
     decode_manifest,
 )
+from lancestat.joins.scratch.kept_neighbours import NEIGHBOURS, NEIGHBOURS_MANIFEST
+from lancestat.joins.scratch.kept_neighbours import decode_manifest as decode_neighbours
 from lancestat.joins.search.work import RightContent
 from lancestat.lake.files import store_of
 from lancestat.lake.open import probe
 from lancestat.redact import redact_line, secret_values
+
+_UNUSABLE = "the scratch folder {} cannot be cleaned up"
 
 
 @dataclass(slots=True)
@@ -51,7 +55,7 @@ class ScratchGarbage:
         sides by key, None where that cannot be known.
         """
         root, options, storage = self.store.root, self.store.options, self.store.storage
-        with scratch_errors(root, options, "the scratch folder {} cannot be cleaned up"):
+        with scratch_errors(root, options, _UNUSABLE):
             store_uri = store_of(root)
             if store_uri is not None:
                 probe(store_uri, dict(options))
@@ -66,10 +70,30 @@ class ScratchGarbage:
                     self.store.tidy(key)
         return self
 
+    def collect_neighbours(self, prefix: str, named: Callable[[], Container[str]]) -> None:
+        """Remove neighbours whose keys begin with a prefix, but for folders that records name.
+
+        Those that may be about to be recorded stay: of runs that go on, and those that were
+        finished not long ago. Records are read after these were looked at.
+        """
+        storage = self.store.storage
+        with scratch_errors(self.store.root, self.store.options, _UNUSABLE):
+            ended = [
+                folder
+                for key in storage.children(NEIGHBOURS)
+                if key.startswith(prefix)
+                for generation in storage.children(f"{NEIGHBOURS}/{key}")
+                if self._is_settled(folder := f"{NEIGHBOURS}/{key}/{generation}")
+            ]
+            needed = named() if ended else ()
+            for folder in ended:
+                if folder not in needed and self._remove(folder):
+                    self.folders.append(storage.uri(folder))
+
     def _folders(self) -> Iterator[str]:
         storage = self.store.storage
         for application in storage.children(""):
-            if application == FOLDER:
+            if application in (FOLDER, NEIGHBOURS):
                 continue
             try:
                 runs = storage.children(application)
@@ -106,6 +130,13 @@ class ScratchGarbage:
         for kept in whole[-1:]:
             if key not in usable or not _is_usable(kept, usable[key]):
                 yield kept.folder
+
+    def _is_settled(self, folder: str) -> bool:
+        text = self.store.storage.read(f"{folder}/{NEIGHBOURS_MANIFEST}")
+        manifest = None if text is None else decode_neighbours(text)
+        if manifest is None:
+            return self._has_ended(folder)
+        return manifest.created_at < self.now - self.dead_after
 
     def _has_ended(self, folder: str) -> bool:
         lease = lease_of(self.store.storage, folder, self.dead_after, self.left)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
+from math import ceil, exp, sqrt
 from typing import ClassVar
 
 from lancestat.formats import StringEnum, count
@@ -211,6 +211,17 @@ def _kept_text(best: Decision, kept: KeptIndex | None) -> str:
         return f"; {index} is searched"
     put = count(kept.new_rows, "new row is", "new rows are")
     return f"; {put} put into the lists of {index}"
+
+
+def share_above(mean: float, most: int) -> float:
+    """Return the share of rows that lose more than `most` neighbours, where they lose `mean` on
+    average and each independently (a Poisson distribution).
+    """
+    term = total = exp(-mean)
+    for lost in range(1, most + 1):
+        term *= mean / lost
+        total += term
+    return max(0.0, 1.0 - total)
 
 
 def estimated_nprobes(lists: int) -> int:

@@ -92,6 +92,12 @@ class ExactSearch:
     def neighbours(self) -> Neighbours:
         return self._neighbours
 
+    def go_on_from(self, nearest: Neighbours) -> None:
+        """Start from neighbours of all queries that were found before, at positions less than new
+        ones.
+        """
+        self._neighbours.put(slice(None), nearest)
+
     def add(self, rows: Floats, positions: Ints) -> None:
         """Search more rows (m, dim), finite, not zero under cosine, at new positions (m,)."""
         everything = RowList(slice(0, len(rows)), np.arange(len(self._queries)))

@@ -40,9 +40,9 @@ MOST_NEIGHBOURS = 100_000
 RANGE_NEIGHBOURS = 64
 DISTANCE = "_distance"
 RANK = "_rank"
-# The position of a row in a Lance table, which a side may select. Lance stores no column of that
-# name, so that results call it `_row`.
-ROW_OFFSET, ROW = "_rowoffset", "_row"
+# The address of a row in a Lance table (its fragment's id << 32 | its offset there), which a side
+# may select. Lance stores no column of that name, so that results call it `_row`.
+ROW_ADDRESS, ROW = "_rowaddr", "_row"
 
 
 class SelfPairs(StringEnum):
@@ -69,7 +69,8 @@ class JoinRequest:
     itself, and under `ONCE` its neighbours are among the rows after it. With `max_pairs` all right
     rows within `max_distance` are neighbours, whatever `k` is, and more than that an error. With
     `as_spark` vectors that Spark's functions compare in another way are refused, by
-    `VectorLeftToSpark`.
+    `VectorLeftToSpark`. `spare` neighbours more than `k` are searched for and kept, though the
+    result does not show them: a left row that loses some need not be searched again.
     """
 
     k: int
@@ -84,6 +85,7 @@ class JoinRequest:
     self_pairs: SelfPairs | None = None
     max_pairs: int | None = None
     as_spark: bool = False
+    spare: int = 0
 
     @property
     def is_approximate(self) -> bool:
@@ -109,7 +111,12 @@ class JoinRequest:
     @property
     def searched(self) -> int:
         """How many neighbours to search for: the row itself may be one of them, and is dropped."""
-        return self.k + 1 if self.excludes_self else self.k
+        return self.ranked + 1 if self.excludes_self else self.ranked
+
+    @property
+    def ranked(self) -> int:
+        """How many neighbours are kept of each left row."""
+        return self.k + self.spare
 
     def reached_by(self, recall: float | None) -> bool:
         """Return whether a measured recall is at least what was asked for, if anything was."""
@@ -148,7 +155,7 @@ def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) 
     """
     measures = (DISTANCE, RANK) if with_rank else (DISTANCE,)
     left, right = (
-        [ROW if name == ROW_OFFSET else name for name in names] for names in (left, right)
+        [ROW if name == ROW_ADDRESS else name for name in names] for names in (left, right)
     )
     for side, names in (("left", left), ("right", right)):
         _check_side(side, names, measures)
@@ -276,20 +283,17 @@ class Scope(StringEnum):
     FULL = "full"
     NEW_LEFT = "new_left"
     NEW_RIGHT = "new_right"
+    CHANGED = "changed"
+
+    @property
+    def is_update(self) -> bool:
+        """Whether the neighbours of the last result are brought up to date."""
+        return self in (Scope.NEW_RIGHT, Scope.CHANGED)
 
 
 def scope_request(request: JoinRequest, scope: Scope) -> JoinRequest:
-    """Return the request by which the cost model judges the pairs of a scope.
-
-    New right rows are compared with every left row: merged with the neighbours of the last result,
-    they can only make an approximate result better.
-    """
-    if scope is Scope.FULL:
-        return request
-    request = replace(request, min_right_rows=0)
-    if scope is Scope.NEW_LEFT:
-        return request
-    return exact_request(request)
+    """Return the request by which the cost model judges the pairs of a scope."""
+    return replace(request, min_right_rows=0) if scope is Scope.NEW_LEFT else request
 
 
 def exact_request(request: JoinRequest) -> JoinRequest:
@@ -339,13 +343,27 @@ class RightContent:
 
 
 @dataclass(frozen=True, slots=True)
+class FragmentState:
+    """A fragment of a side that has live rows.
+
+    `content` digests what its data files hold in the columns that the join reads, whichever of its
+    rows are deleted; `deletions` identifies its deletion file, if any. `rows` are the live ones.
+    """
+
+    id: int
+    content: str
+    deletions: str | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class SideSource:
     """The source of a side's rows: exactly one of `table`, `format` and `sql` is set.
 
     `format` goes with `uri` and `options`, which may hold secrets; `sql` with `views`, the tables
     that it may name, and with its `location`; `filter`, in Lance's SQL, with `table`. `select` is
     None for all columns where these are not known before the rows are read. `content` is that of a
-    right side whose index may be kept.
+    right side whose index may be kept, and `state` has the fragments of a table.
     """
 
     vector: str
@@ -360,6 +378,7 @@ class SideSource:
     filter: str | None = None
     keys: tuple[str, ...] = ()
     content: RightContent | None = None
+    state: tuple[FragmentState, ...] = ()
 
     @property
     def tables(self) -> tuple[PinnedTable, ...]:
@@ -398,22 +417,26 @@ class OutputState:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """New rows of one side, which are joined to the last result, with the counts of that.
+    """Changes of the sides by which the last result is brought up to date, with its counts.
 
-    `new_fragments` are ids of the side's fragments that `previous` does not cover.
+    `new_left` and `new_right` are ids of fragments whose rows `previous` does not cover; rows of it
+    may be gone, too. `neighbours` are the folders in scratch that have those of its left rows.
     """
 
     scope: Scope
-    new_fragments: frozenset[int]
+    new_left: frozenset[int]
+    new_right: frozenset[int]
     previous: OutputState
     known: JoinCounts[int]
+    neighbours: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JoinWork:
     """One join to run: all rows, or an increment.
 
-    With `is_fresh` indexes that are kept from other runs are left aside.
+    With `is_fresh` indexes that are kept from other runs are left aside. Neighbours are kept under
+    a key, `neighbours_key`, where later runs can bring them up to date.
     """
 
     node: str
@@ -424,29 +447,17 @@ class JoinWork:
     output_uri: str
     increment: Increment | None = None
     is_fresh: bool = False
+    neighbours_key: str | None = None
 
     @property
     def scope(self) -> Scope:
         return Scope.FULL if self.increment is None else self.increment.scope
 
     def scoped(self) -> JoinWork:
-        """Return the work over the new fragments alone, on the side that has some."""
-        if self.increment is None:
+        """Return the work over the new left rows alone, where these are all that is joined."""
+        if self.increment is None or self.scope is not Scope.NEW_LEFT:
             return self
-        new = self.increment.new_fragments
-        if self.scope is Scope.NEW_LEFT:
-            return replace(self, left=self.left.of_fragments(new))
-        return replace(self, right=self.right.of_fragments(new))
-
-    def known_right(self) -> SideSource | None:
-        """Return the right rows of the last result, where new ones are merged with it by keys."""
-        table = self.right.table
-        if self.increment is None or self.scope is not Scope.NEW_RIGHT or table is None:
-            return None
-        if not self.request.has_keys:
-            return None
-        fragments = frozenset(fragment.id for fragment in table.fragments)
-        return self.right.of_fragments(fragments - self.increment.new_fragments)
+        return replace(self, left=self.left.of_fragments(self.increment.new_left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +465,8 @@ class JoinOutcome:
     """The outcome of a join; `pairs` were compared, by keys in so many `groups`.
 
     `unproven` has, for each side that is a query, what keeps it from being proven that the query
-    gives the same rows as long as the declared tables have theirs.
+    gives the same rows as long as the declared tables have theirs. `neighbours` are the folders in
+    scratch where those of the result are kept.
     """
 
     strategy: str
@@ -465,3 +477,4 @@ class JoinOutcome:
     unproven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     distances: JoinDistances | None = None
     groups: int | None = None
+    neighbours: tuple[str, ...] = ()

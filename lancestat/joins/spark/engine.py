@@ -17,13 +17,13 @@ from lancestat.joins.action import PrepareSides
 from lancestat.joins.output import result as output
 from lancestat.joins.scratch.folder import scratch
 from lancestat.joins.scratch.kept_indexes import IndexStore
+from lancestat.joins.scratch.kept_neighbours import NeighbourStore
 from lancestat.joins.search.cost_model import JoinSize
 from lancestat.joins.search.distances import counted_ranks
 from lancestat.joins.search.groups import compared_key_types
 from lancestat.joins.search.work import (
     JoinWork,
     OutputNames,
-    Scope,
     SideSource,
     VectorSide,
     output_names,
@@ -46,6 +46,7 @@ from lancestat.joins.spark.sides import (
     with_numbered_columns,
     write_side,
 )
+from lancestat.joins.spark.updates import Keeping
 from lancestat.lake.snapshot import index_metric
 from lancestat.runs.actions import OnStage, StageProgress, ignore_progress
 from lancestat.spark.fragment_reader import pinned_dataset
@@ -95,7 +96,7 @@ class Engine:
         Raises:
             LancestatError: a side cannot be read, or holds no plain query.
         """
-        known_right, work = work.known_right(), work.scoped()
+        work = work.scoped()
         frames, unproven = self._frames(work, frames or {})
         sides = [
             side if side.select is not None else replace(side, select=tuple(frames[name].columns))
@@ -107,7 +108,7 @@ class Engine:
             selected = [side.select or () for side in sides]
             names = output_names(*selected, with_rank=work.request.with_rank)
         with ExitStack() as stack, self.jobs.group(self.run_id, f"lancestat: {work.node}"):
-            yield SparkJoin(self, work, frames, names, unproven, stack, key_types, known_right)
+            yield SparkJoin(self, work, frames, names, unproven, stack, key_types)
 
     def _frames(
         self, work: JoinWork, given: Mapping[str, DataFrame]
@@ -163,8 +164,7 @@ class Engine:
 class SparkJoin:
     """A join whose sides are known, and not prepared yet.
 
-    `frames` are the sides that are no tables. `cleanup` is closed when the join is. `known_right`
-    has the right rows of the last result, where new ones are merged with it by keys.
+    `frames` are the sides that are no tables. `cleanup` is closed when the join is.
     """
 
     engine: Engine
@@ -174,7 +174,6 @@ class SparkJoin:
     unproven: Mapping[str, tuple[str, ...]]
     cleanup: ExitStack
     key_types: tuple[pa.DataType, ...] = ()
-    known_right: SideSource | None = None
     _scratch: str | None = None
     _making: Lock = field(default_factory=Lock, repr=False)
 
@@ -190,9 +189,7 @@ class SparkJoin:
     def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
         engine, work, request = self.engine, self.work, self.work.request
         left, right = self._open_sides(stage)
-        known = self.known_right
-        known_side = None if known is None else self._open_side("right", known, stage)
-        dimension = _common_dimension(left, right, known_side, has_bits=request.metric.has_bits)
+        dimension = _common_dimension(left, right, has_bits=request.metric.has_bits)
         options = engine.options.of(work.output_uri)
         writer = output.begin(work.output_format, work.output_uri, engine.run_id, options)
         rollback = self.cleanup.enter_context(ExitStack())
@@ -201,12 +198,12 @@ class SparkJoin:
         has_nearest_by = has_nearest_by_join() and not is_connect(engine.spark)
         keeper = self._keeper(right, dimension)
         kept = None if keeper is None else keeper.look()
-        reader = VectorReader(right, dimension, request.metric, "right")
+        keeping = self._keeping(left, right)
         return PreparedJoin(
             work=work,
             spark=engine.spark,
             left=VectorReader(left, dimension, request.metric, "left"),
-            right=reader,
+            right=VectorReader(right, dimension, request.metric, "right"),
             size=JoinSize(*rows, dimension, self._has_index(right), has_nearest_by, kept),
             grid=grid(left.all_rows, rows[1], dimension=dimension, k=request.searched, cores=cores),
             materialize=Materializer(
@@ -216,8 +213,10 @@ class SparkJoin:
                 request.kind,
                 output_schema(left, right, self.names, request.kind),
                 writer,
-                drops_self=request.searched > request.k and not request.is_radius,
+                shown=None if request.is_radius else request.k,
+                drops_self=request.excludes_self and not request.is_radius,
                 ranks=() if request.is_radius else counted_ranks(request.k),
+                keeper=None if keeping is None else keeping.keeper,
             ),
             on_stage=engine.on_stage,
             place=self.place,
@@ -226,12 +225,22 @@ class SparkJoin:
             rollback=rollback,
             key_types=self.key_types,
             keeper=keeper,
-            known_right=None if known_side is None else replace(reader, side=known_side),
+            keeping=keeping,
         )
+
+    def _keeping(self, left: Side, right: Side) -> Keeping | None:
+        engine, work = self.engine, self.work
+        is_known = work.increment is None or work.increment.neighbours
+        if work.neighbours_key is None or not is_known:
+            return None
+        assert isinstance(left, VectorSide) and isinstance(right, VectorSide), "sides are tables"
+        store = NeighbourStore(engine.scratch_root, engine.storage_options)
+        draft = self.cleanup.enter_context(store.writing(work.neighbours_key))
+        return Keeping.of(store, draft, work, left, right)
 
     def _keeper(self, side: Side, dimension: int) -> IndexKeeper | None:
         engine, work, content = self.engine, self.work, self.work.right.content
-        if content is None or work.scope is Scope.NEW_RIGHT:
+        if content is None or work.scope.is_update:
             return None
         assert isinstance(side, VectorSide)
         store = IndexStore(engine.scratch_root, engine.storage_options)
@@ -326,14 +335,12 @@ class SparkJoin:
         return with_last_columns_as_keys(side, len(source.keys))
 
 
-def _common_dimension(left: Side, right: Side, known_right: Side | None, *, has_bits: bool) -> int:
+def _common_dimension(left: Side, right: Side, *, has_bits: bool) -> int:
     known = {side.dimension for side in (left, right)} - {None}
     if len(known) > 1:
         raise VectorLengthMismatch(
             f"the left side has vectors of {left.dimension} elements, "
             f"the right side of {right.dimension}",
         )
-    if not known and known_right is not None:
-        known = {known_right.dimension}
     # Without any vector the length is the least there can be; bits come by the byte.
     return next(iter(known), None) or (8 if has_bits else 1)

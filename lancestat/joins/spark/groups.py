@@ -30,10 +30,8 @@ from lancestat.joins.spark.job import (
     CellSearch,
     LeftRows,
     cut,
-    run_each,
     worker_task,
 )
-from lancestat.joins.spark.materialize import Materializer, ProbedChunk
 from lancestat.joins.spark.reader import Side, VectorReader, read_columns, row_places
 from lancestat.spark.jobs import Jobs
 
@@ -42,7 +40,7 @@ GROUPED_BYTES = 128 << 20
 # Rows by which the search judges how accurate its products are.
 _LIKE_ROWS = 2048
 # Vectors of so small a share of rows are looked up, and not read through.
-_SPARSE = 1 / 16
+SPARSE = 1 / 16
 
 
 Sides = tuple[VectorReader, VectorReader]
@@ -168,7 +166,7 @@ def _rows_by_group(
     narrow = np.uint16 if len(groups) < 1 << 16 else np.int64
     order = np.argsort(numbers[chosen].astype(narrow), kind="stable")
     by_group = chosen[order]
-    if not counts_all and len(chosen) < _SPARSE * len(rows):
+    if not counts_all and len(chosen) < SPARSE * len(rows):
         read = reader.look_up(rows.start + chosen)
         vectors, is_there, excluded = read.values[order], read.valid[order], 0
     else:
@@ -290,62 +288,3 @@ class GroupCells(CellSearch[GroupCell]):
                 CellResult(result.positions[some], result.neighbours.some(some), pairs=pairs),
             )
             pairs = 0
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedWidths:
-    """Left rows have as many neighbours as their group has right rows that can match, up to k."""
-
-    left: VectorReader
-    types: tuple[pa.DataType, ...]
-    groups: Groups
-    right_rows: NDArray[np.int64]
-    k: int
-
-    def __call__(self, chunk: ProbedChunk) -> NDArray[np.int64]:
-        # Only the rows of groups with new right rows were searched, and are known to be valid.
-        return self.of_rows(chunk.rows)
-
-    def of_rows(self, rows: Rows) -> NDArray[np.int64]:
-        numbers = self.groups.assign(read_keys(self.left, rows, self.types))
-        has_some = (numbers >= 0) & self.left.valid(rows)
-        widths = np.zeros(len(rows), np.int64)
-        widths[has_some] = np.minimum(self.right_rows[numbers[has_some]], self.k)
-        return widths
-
-
-def keyed_widths(
-    jobs: Jobs,
-    left: VectorReader,
-    right: VectorReader,
-    types: tuple[pa.DataType, ...],
-    k: int,
-    *,
-    all_match: bool,
-) -> KeyedWidths:
-    """Count the right rows of each group that were there when the last result was made.
-
-    With `all_match` every right row can match, and no vector needs to be read.
-    """
-    groups = common_groups(jobs, (left, right), types)
-
-    def count(rows: Rows) -> NDArray[np.int64]:
-        numbers = groups.assign(read_keys(right, rows, types))
-        if not all_match:
-            numbers[~right.valid(rows)] = -1
-        return np.bincount(numbers[numbers >= 0], minlength=len(groups))
-
-    options, parts = right.side.storage_options, parts_of(right, jobs.cores)
-    counts = run_each(jobs, count, parts, options, "counting the right rows of groups")
-    return KeyedWidths(left, types, groups, np.sum(counts, axis=0, dtype=np.int64), k)
-
-
-def count_lines(
-    jobs: Jobs, materialize: Materializer, chunks: Sequence[Rows], widths: KeyedWidths
-) -> list[int]:
-    def count(rows: Rows) -> int:
-        return int(materialize.lines(widths.of_rows(rows)).sum())
-
-    left = widths.left
-    options, doing = left.side.storage_options, f"counting the {left.name} rows"
-    return run_each(jobs, count, chunks, options, doing)

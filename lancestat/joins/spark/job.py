@@ -33,6 +33,7 @@ from lancestat.joins.search.scratch_tables import (
 )
 from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.work import RANGE_NEIGHBOURS, JoinRequest, Rows
+from lancestat.joins.spark.kept_pairs import NOT_SHOWN, KeptPairs, WrittenPairs
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk
 from lancestat.joins.spark.reader import Side, VectorReader, row_places, rows_after
 from lancestat.lake.error_mapping import is_error_or_panic
@@ -374,14 +375,20 @@ class ExactCells(ChunkSearch):
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunk:
-    """A chunk of the result that is not committed; `excluded` are right rows that cannot match."""
+    """A chunk of the result that is not committed; `excluded` are right rows that cannot match.
 
-    written: Written
+    Of an update, `removed` are lines of the last result, and the left rows have `shown` neighbours.
+    """
+
+    written: Written | None
     matched: int
     excluded: int
     pairs: int
     distances: CellCounts
     sampled: SampledResult | None = None
+    kept: WrittenPairs | None = None
+    removed: NDArray[np.int64] | None = None
+    shown: int = 0
 
 
 def written_chunk(
@@ -391,13 +398,22 @@ def written_chunk(
     is_valid = np.zeros(len(rows), np.bool_)
     is_valid[result.positions - rows.start] = True
     probed = ProbedChunk(number, rows, is_valid, result.neighbours.some(order))
-    chunk = materialize.completed(materialize.without_self(probed))
+    found = materialize.without_self(probed)
+    chunk, kept = materialize.shown_of(found), materialize.kept(found, 0)
     matched = int((chunk.neighbours.positions >= 0).any(axis=1).sum())
     tally = DistanceTally(materialize.ranks)
     tally.add(chunk.neighbours)
     written = materialize.write(number, [chunk])
     counts = tally.counts()
-    return WrittenChunk(written, matched, result.excluded, result.pairs, counts, result.sampled)
+    return WrittenChunk(
+        written,
+        matched,
+        result.excluded,
+        result.pairs,
+        counts,
+        result.sampled,
+        kept=materialize.keep([] if kept is None else [kept]),
+    )
 
 
 # Pairs that a task has spilled: how many it found and compared, and the right rows it excluded.
@@ -483,6 +499,26 @@ class CellJob:
             replace(chunk, excluded=excluded, pairs=pairs * (number == 0))
             for number, chunk in enumerate(self._written_pairs(chunks, stores))
         ]
+
+    def update(
+        self, bring_up: Callable[[CellT], WrittenChunk], cells: Sequence[CellT]
+    ) -> list[WrittenChunk]:
+        """Bring cells of the last result up to date; return them in their order."""
+        threads, (probing, committing) = self.threads, self.stages
+        options = self.materialize.writer.storage_options
+
+        def updated(
+            task_cells: Iterable[CellT],
+        ) -> Iterator[tuple[WrittenChunk, list[TaskProgress]]]:
+            with worker_task(threads, options, SEARCHING):
+                for cell in task_cells:
+                    started = time.perf_counter()
+                    chunk = bring_up(cell)
+                    seconds = time.perf_counter() - started
+                    steps = [(probing, cell.left_count, chunk.pairs, seconds)]
+                    yield chunk, [*steps, (committing, cell.left_count, 0, 0.0)]
+
+        return self.jobs.run(updated, cells, self._meter(cells, ()).listen)
 
     def _probed(
         self, search: CellSearch[CellT]
@@ -667,17 +703,23 @@ def _write_spilled(
     materialize: Materializer, number: int, rows: Rows, store: PairStore | None
 ) -> WrittenChunk:
     """Write a chunk of the result from spilled pairs of its rows, None where there are none."""
-    tally, matched = DistanceTally(materialize.ranks), 0
+    tally, matched, lines = DistanceTally(materialize.ranks), 0, 0
+    kept: list[KeptPairs] = []
 
     def parts() -> Iterator[ProbedChunk]:
-        nonlocal matched
+        nonlocal matched, lines
         for some, neighbours in _spilled_rows(rows, store):
             matched += int(np.count_nonzero((neighbours.positions >= 0).any(axis=1)))
             tally.add(neighbours)
-            yield ProbedChunk(0, some, np.ones(len(some), np.bool_), neighbours)
+            chunk = ProbedChunk(0, some, np.ones(len(some), np.bool_), neighbours)
+            pairs = materialize.kept(chunk, lines)
+            if pairs is not None:
+                lines += int(np.count_nonzero(pairs.lines != NOT_SHOWN))
+                kept.append(pairs)
+            yield chunk
 
     done = materialize.write(number, parts())
-    return WrittenChunk(done, matched, 0, 0, tally.counts())
+    return WrittenChunk(done, matched, 0, 0, tally.counts(), kept=materialize.keep(kept))
 
 
 def count_valid(jobs: Jobs, reader: VectorReader, parts: Sequence[Rows]) -> list[int]:

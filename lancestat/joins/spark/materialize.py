@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.joins.output import result as output
-from lancestat.joins.output.result import read_rows
 from lancestat.joins.output.writer import OutputWriter, Written
-from lancestat.joins.search.neighbours import Neighbours, merge, without
-from lancestat.joins.search.work import DISTANCE, JoinKind, OutputNames, OutputState, Rows
-from lancestat.joins.spark.reader import Side, read_columns, read_schema, row_places, take
+from lancestat.joins.search.neighbours import Neighbours, without
+from lancestat.joins.search.work import JoinKind, OutputNames, Rows, VectorSide
+from lancestat.joins.spark.kept_pairs import KeptPairs, PairKeeper, WrittenPairs
+from lancestat.joins.spark.reader import (
+    Side,
+    read_columns,
+    read_schema,
+    row_places,
+    take,
+    take_addressed,
+)
 from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows
 
 
@@ -28,30 +36,17 @@ class ProbedChunk:
     neighbours: Neighbours
 
 
-# The number of neighbours of each left row of a chunk in the last result. It is pickled.
-Widths = Callable[[ProbedChunk], NDArray[np.int64]]
-
-
-def same_widths(width: int, chunk: ProbedChunk) -> NDArray[np.int64]:
-    """Return the widths where every left row that can match has as many neighbours."""
-    return np.where(chunk.is_valid, width, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class PreviousResult:
-    """A result over the same left rows; chunks start at the lines `starts` of it."""
-
-    state: OutputState
-    widths: Widths
-    starts: tuple[int, ...]
+# Reads columns of the rows of a side at ascending places: positions, or addresses.
+Fetch = Callable[[Any, NDArray[np.int64], tuple[str, ...]], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
 class Materializer:
     """Builds rows of the result and writes them; pickled for Spark's workers.
 
-    `schema` is the result's. With `drops_self` one neighbour more than is wanted was searched for,
-    since each row may be among its own. Distances are counted at `ranks`, all together without any.
+    `schema` is the result's, which shows up to `shown` neighbours of a left row, None for all. With
+    `drops_self` one neighbour more than is wanted was searched for, since each row may be among its
+    own. Distances are counted at `ranks`, all together without any. `keeper` keeps the pairs.
     """
 
     left: Side
@@ -60,26 +55,10 @@ class Materializer:
     kind: JoinKind
     schema: pa.Schema
     writer: OutputWriter
-    previous: PreviousResult | None = None
+    shown: int | None = None
     drops_self: bool = False
     ranks: tuple[int, ...] = ()
-
-    def completed(self, chunk: ProbedChunk) -> ProbedChunk:
-        """Merge the neighbours of the previous result, if there is one, into the chunk.
-
-        Positions up to that result's number of rows are then rows of it, which keep their columns
-        of the right side; positions of the right side follow them, as added rows follow others.
-        """
-        if self.previous is None:
-            return chunk
-        k = chunk.neighbours.positions.shape[1]
-        widths = self.previous.widths(chunk)
-        has_some = chunk.is_valid | (widths > 0)
-        known = self._known(self.previous, chunk, widths, has_some)
-        positions, distances = _spread(chunk)
-        shifted = np.where(positions < 0, positions, positions + self.previous.state.rows)
-        merged = merge([known, Neighbours(shifted[has_some], distances[has_some])], k)
-        return replace(chunk, is_valid=has_some, neighbours=merged)
+    keeper: PairKeeper | None = None
 
     def without_self(self, chunk: ProbedChunk) -> ProbedChunk:
         """Drop each row from its own neighbours, where these may hold it."""
@@ -91,30 +70,27 @@ class Materializer:
 
     def write(self, number: int, parts: Iterable[ProbedChunk]) -> Written:
         """Write the rows of a chunk, of which each part holds some consecutive left rows."""
-        batches = (batch for part in parts for batch in self._batches(part))
+        return self.write_batches(
+            number, (batch for part in parts for batch in self._batches(part))
+        )
+
+    def write_batches(self, number: int, batches: Iterable[pa.RecordBatch]) -> Written:
         return output.write(self.writer, number, self.schema, batches)
 
-    def _known(
-        self,
-        previous: PreviousResult,
-        chunk: ProbedChunk,
-        widths: NDArray[np.int64],
-        which: NDArray[np.bool_],
-    ) -> Neighbours:
-        lines = self.lines(widths)
-        start = previous.starts[chunk.number]
-        first = start + np.cumsum(lines) - lines
-        place = np.arange(int(np.max(widths, initial=0)))
-        is_known = place < widths[which][:, None]
-        positions = np.where(is_known, first[which][:, None] + place, -1)
-        options = self.writer.storage_options
-        rows = read_rows(previous.state, start, start + int(lines.sum()), options)
-        read = [batch.column(DISTANCE).to_numpy(zero_copy_only=False) for batch in rows]
-        distances = np.full(positions.shape, np.inf, np.float32)
-        distances[is_known] = np.concatenate([np.empty(0, np.float32), *read])[
-            positions[is_known] - start
-        ]
-        return Neighbours(positions, distances)
+    def kept(self, chunk: ProbedChunk, lines: int) -> KeptPairs | None:
+        """Return the pairs of a chunk as they are kept, of which so many lines come before."""
+        if self.keeper is None:
+            return None
+        return self.keeper.pairs(chunk.rows, *_spread(chunk), lines)
+
+    def keep(self, pairs: Sequence[KeptPairs]) -> WrittenPairs | None:
+        return None if self.keeper is None else self.keeper.write(KeptPairs.together(pairs))
+
+    def shown_of(self, chunk: ProbedChunk) -> ProbedChunk:
+        """Return a chunk with the neighbours that the result shows."""
+        found = chunk.neighbours
+        shown = Neighbours(found.positions[:, : self.shown], found.distances[:, : self.shown])
+        return replace(chunk, neighbours=shown)
 
     def lines(self, widths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of result rows of left rows with so many neighbours."""
@@ -151,47 +127,65 @@ class Materializer:
         if not len(line_positions):
             return
         origin = pa.array(np.repeat(np.arange(len(rows)), lines))
-        is_missing = line_positions < 0
-        arrays = []
+        left = []
         if self.left.columns:
-            left = pa.Table.from_batches(read_columns(self.left, rows, self.left.columns))
-            arrays += [column.take(origin) for column in left.columns]
-        arrays += self._right_columns(line_positions)
-        arrays.append(pa.array(line_distances, mask=is_missing))
+            read = pa.Table.from_batches(read_columns(self.left, rows, self.left.columns))
+            left = [column.take(origin) for column in read.columns]
+        rank = np.broadcast_to(np.arange(positions.shape[1]), is_line.shape)[is_line]
+        yield from self._lines_of(left, line_positions, line_distances, rank)
+
+    def pair_batches(
+        self,
+        left: NDArray[np.int64],
+        right: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        ranks: NDArray[np.int64],
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the result for pairs of addresses (n,), -1 for no right row."""
+        assert isinstance(self.left, VectorSide), "rows have addresses"
+        start, step = 0, PROBE_ROWS
+        while start < len(left):
+            some = slice(start, start + step)
+            columns = []
+            if self.left.columns:
+                unique, inverse = np.unique(left[some], return_inverse=True)
+                taken = take_addressed(self.left, unique, self.left.columns)
+                columns = [column.take(pa.array(inverse)) for column in taken.columns]
+            start += step
+            measures = distances[some], ranks[some]
+            for batch in self._lines_of(columns, right[some], *measures, fetch=take_addressed):
+                step = fitting_rows(batch)
+                yield batch
+
+    def _lines_of(
+        self,
+        left: list[pa.ChunkedArray],
+        positions: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        ranks: NDArray[np.int64],
+        fetch: Fetch = take,
+    ) -> Iterator[pa.RecordBatch]:
+        is_missing = positions < 0
+        right = self._right_columns(positions, fetch)
+        arrays = [*left, *right, pa.array(distances, mask=is_missing)]
         if len(self.names.measures) > 1:
-            rank = np.broadcast_to(
-                np.arange(1, positions.shape[1] + 1, dtype=np.int32), is_line.shape
-            )
-            arrays.append(pa.array(rank[is_line], mask=is_missing))
+            arrays.append(pa.array((ranks + 1).astype(np.int32), mask=is_missing))
         table = pa.Table.from_arrays(arrays, names=list(self.names.all)).cast(self.schema)
         yield from table.combine_chunks().to_batches()
 
-    def _right_columns(self, positions: NDArray[np.int64]) -> list[pa.ChunkedArray]:
+    def _right_columns(self, positions: NDArray[np.int64], fetch: Fetch) -> list[pa.ChunkedArray]:
         if not self.right.columns:
             return []
         unique, inverse = np.unique(positions, return_inverse=True)
         missing = int(np.searchsorted(unique, 0))
-        fetched = self._fetch(unique[missing:])
+        names = list(self.names.right)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        fetched = schema.empty_table()
+        if missing < len(unique):
+            taken = fetch(self.right, unique[missing:], self.right.columns)
+            fetched = taken.rename_columns(names).cast(schema)
         index = pa.array(inverse - missing, mask=inverse < missing)
         return [column.take(index) for column in fetched.columns]
-
-    def _fetch(self, positions: NDArray[np.int64]) -> pa.Table:
-        names, side, parts = list(self.names.right), self.right, []
-        schema = pa.schema([self.schema.field(name) for name in names])
-        split = 0
-        if self.previous is not None:
-            state = self.previous.state
-            split = int(np.searchsorted(positions, state.rows))
-            if split:
-                start, stop = int(positions[0]), int(positions[split - 1]) + 1
-                rows = read_rows(state, start, stop, self.writer.storage_options)
-                known = pa.Table.from_batches(rows).select(names)
-                parts.append(known.take(pa.array(positions[:split] - start)))
-            positions = positions - state.rows
-        if split < len(positions):
-            parts.append(take(side, positions[split:], side.columns).rename_columns(names))
-        tables = [part.cast(schema) for part in parts]
-        return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def _spread(chunk: ProbedChunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from lancestat.errors import ListsLost, StaleBase
+from lancestat.errors import ListsLost
 from lancestat.joins.action import BuildIndex, CommitResult, JoinStage, Probe
 from lancestat.joins.output import result as output
 from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts
@@ -23,6 +23,7 @@ from lancestat.joins.search.cost_model import SAMPLE_ROWS, JoinSize, Strategy
 from lancestat.joins.search.distances import join_distances
 from lancestat.joins.search.index import IndexedSide, SearchParameters
 from lancestat.joins.search.neighbours import Neighbours, merge, nothing, share_found, within
+from lancestat.joins.search.scratch_tables import MOST_HELD
 from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.work import (
     JoinOutcome,
@@ -33,13 +34,7 @@ from lancestat.joins.search.work import (
     Scope,
     VectorSide,
 )
-from lancestat.joins.spark.groups import (
-    GroupCells,
-    GroupedRows,
-    count_lines,
-    keyed_widths,
-    write_grouped,
-)
+from lancestat.joins.spark.groups import GroupCells, GroupedRows, write_grouped
 from lancestat.joins.spark.ivf import IndexKeeper, IvfCells, IvfIndex, IvfWriter, split_lists
 from lancestat.joins.spark.job import (
     CHUNK_BYTES,
@@ -60,11 +55,13 @@ from lancestat.joins.spark.job import (
     cut_by_pairs,
     list_grid,
     run_each,
+    too_many,
     worker_task,
     written_chunk,
 )
-from lancestat.joins.spark.materialize import Materializer, PreviousResult, Widths, same_widths
+from lancestat.joins.spark.materialize import Materializer
 from lancestat.joins.spark.reader import ParquetSide, VectorReader
+from lancestat.joins.spark.updates import Keeping
 from lancestat.redact import secret_values
 from lancestat.runs.actions import OnStage
 from lancestat.spark.failure import job_error
@@ -243,7 +240,7 @@ def _ranked(left: DataFrame, right: DataFrame, request: JoinRequest) -> DataFram
     distance = request.metric.spark_distance(col("left_vector"), col("right_vector"))
     rank = struct(distance, col("place"))
     joined = queries.nearestByJoin(
-        candidates, rank, request.k, "exact", "distance", joinType="inner"
+        candidates, rank, request.ranked, "exact", "distance", joinType="inner"
     )
     return joined.select("chunk", "query", "place", distance.alias("distance"))
 
@@ -274,7 +271,7 @@ def _result(table: pa.Table, request: JoinRequest, excluded: int, compared: int)
     order = np.lexsort((positions, distances, queries))
     matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
     rank = np.arange(len(order)) - np.repeat(firsts, counts)
-    neighbours = nothing(len(matched), request.k)
+    neighbours = nothing(len(matched), request.ranked)
     line = np.repeat(np.arange(len(matched)), counts)
     neighbours.positions[line, rank] = positions[order]
     neighbours.distances[line, rank] = distances[order]
@@ -286,11 +283,10 @@ def _result(table: pa.Table, request: JoinRequest, excluded: int, compared: int)
 class PreparedJoin:
     """A join on Spark whose sides are prepared; the other stages of its plan are its methods.
 
-    `size` has the sizes of the rows to compare, and `known_right` the right rows of the last
-    result, where new ones are merged with it by keys. `unproven` is as in `JoinOutcome`. `place`
-    makes a place in scratch of a name, which `scratch_options` reach. `rollback` removes what was
-    written, when it is closed. Of a worker's error every method raises what the worker raised,
-    after Spark's own retries.
+    `size` has the sizes of the rows to compare, and `keeping` keeps neighbours. `unproven` is as in
+    `JoinOutcome`. `place` makes a place in scratch of a name, which `scratch_options` reach.
+    `rollback` removes what was written, when it is closed. Of a worker's error every method raises
+    what the worker raised, after Spark's own retries.
     """
 
     work: JoinWork
@@ -307,13 +303,15 @@ class PreparedJoin:
     rollback: ExitStack
     key_types: tuple[pa.DataType, ...] = ()
     keeper: IndexKeeper | None = None
-    known_right: VectorReader | None = None
+    keeping: Keeping | None = None
     _search: Callable[[CellJob], list[WrittenChunk]] | None = None
     _accuracy: Accuracy = UNMEASURED
     _groups: int | None = None
     _probed: Probe | None = None
     _chunks: Sequence[WrittenChunk] = ()
     _output: OutputState | None = None
+    _kept: tuple[str, ...] = ()
+    _recounted: bool = False
 
     @property
     def jobs(self) -> Jobs:
@@ -379,28 +377,41 @@ class PreparedJoin:
         search = self._search
         if search is None:
             search = self._by_spark if stage.strategy is Strategy.SPARK else self._exact
+        if self.work.scope.is_update:
+            search = self._updated
         with self._task_errors():
-            if self.work.scope is Scope.NEW_RIGHT:
-                self._merge_with_last_result()
             options = (self.threads, (stage, commit), self.on_stage)
             self._chunks = search(CellJob(self.jobs, self.materialize, self.request, *options))
         self._probed = stage
 
     def commit(self, stage: CommitResult) -> None:
-        written = [chunk.written for chunk in self._chunks]
+        written = [chunk.written for chunk in self._chunks if chunk.written is not None]
         writer, schema = self.materialize.writer, self.materialize.schema
+        increment, removed = self.work.increment, self._removed
+        before = 0 if increment is None else increment.previous.rows - len(removed)
+        if self.keeping is not None:
+            rows = [0 if chunk.written is None else chunk.written.rows for chunk in self._chunks]
+            starts = list(accumulate(rows[:-1], initial=before))
+            self._kept = self.keeping.finish(
+                [chunk.kept for chunk in self._chunks], starts, removed
+            )
         # From here on the writer commits or discards.
         self.rollback.pop_all()
         try:
-            if stage.appends:
-                assert self.work.increment is not None, "there is a result to go on from"
-                previous = self.work.increment.previous
-                self._output = output.append(writer, schema, previous, written)
-            else:
+            if increment is None:
                 self._output = output.replace(writer, schema, written)
+            else:
+                previous = increment.previous
+                self._output = output.update(writer, schema, previous, removed, written)
         except BaseException:
             output.discard(writer, written)
             raise
+
+    @property
+    def _removed(self) -> NDArray[np.int64]:
+        """The lines of the last result that are no more, ascending."""
+        parts = (chunk.removed for chunk in self._chunks if chunk.removed is not None)
+        return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
     @property
     def outcome(self) -> JoinOutcome:
@@ -421,6 +432,7 @@ class PreparedJoin:
             self.unproven,
             distances,
             self._groups,
+            self._kept,
         )
 
     @property
@@ -506,39 +518,24 @@ class PreparedJoin:
         is_approximate = self.request.is_approximate and not self.request.is_radius
         return Accuracy(1.0 if is_approximate else None)
 
-    def _merge_with_last_result(self) -> None:
-        """Let tasks merge what they find with the neighbours that the last run found."""
-        increment = self.work.increment
-        assert increment is not None, "there is a result to go on from"
-        state = increment.previous
-        widths, lines = self._known_lines(increment.known)
-        if sum(lines) != state.rows:
-            raise StaleBase(
-                f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
-            )
-        previous = PreviousResult(state, widths, tuple(accumulate(lines[:-1], initial=0)))
-        self.materialize = replace(self.materialize, previous=previous)
-
-    def _known_lines(self, known: JoinCounts[int]) -> tuple[Widths, list[int]]:
-        """Return the widths of left rows in the last result, and its lines for each chunk."""
-        k, materialize = self.request.k, self.materialize
-        if self.known_right is not None:
-            # A search by keys divides the left rows alone.
-            self.grid = self.grid.without_parts(self.cores)
-            keyed = keyed_widths(
-                self.jobs, self.left, self.known_right, self.key_types, k,
-                all_match=not known.excluded_right_rows,
-            )  # fmt: skip
-            return keyed, count_lines(self.jobs, materialize, self.grid.chunks, keyed)
-        width = min(k, known.right_rows - known.excluded_right_rows)
-        chunks = self.grid.chunks
-        valid = count_valid(self.jobs, self.left, chunks)
-        each, none = map(int, materialize.lines(np.array([width, 0])))
-        lines = [
-            matching * each + (len(rows) - matching) * none
-            for matching, rows in zip(valid, chunks, strict=True)
-        ]
-        return partial(same_widths, width), lines
+    def _updated(self, job: CellJob) -> list[WrittenChunk]:
+        """Bring the last result up to date."""
+        assert self.keeping is not None and self.work.increment is not None, "there is a result"
+        self._accuracy = self._exact_accuracy
+        row_bytes = 4 * self.left.dimension + NEIGHBOUR_BYTES * self.request.searched
+        largest = max(1, CHUNK_BYTES // row_bytes)
+        if self.request.is_radius:
+            pairs = max(1, self.work.increment.previous.rows)
+            largest = max(1, min(largest, len(self.left.side.all_rows) * MOST_HELD // pairs))
+        readers = (self.left, self.right)
+        update = self.keeping.update(readers, self.request, self.key_types, self.materialize)
+        recounts = bool(self.work.increment.known.excluded_right_rows) and self.keeping.lost_right
+        chunks = job.update(update.run, update.cells(self.cores, largest, recounts=recounts))
+        pairs = sum(chunk.shown for chunk in chunks)
+        if self.request.is_exceeded_by(pairs):
+            raise too_many(pairs, self.request)
+        self._recounted = recounts
+        return chunks
 
     @contextmanager
     def _task_errors(self) -> Iterator[None]:
@@ -569,8 +566,6 @@ class PreparedJoin:
                 left_rows=known.left_rows + counts.left_rows,
                 unmatched_left_rows=known.unmatched_left_rows + counts.unmatched_left_rows,
             )
-        return replace(
-            counts,
-            right_rows=known.right_rows + counts.right_rows,
-            excluded_right_rows=known.excluded_right_rows + counts.excluded_right_rows,
-        )
+        excluded = sum(chunk.excluded for chunk in self._chunks)
+        excluded += 0 if self._recounted else known.excluded_right_rows
+        return replace(counts, excluded_right_rows=excluded)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.vectors import Vectors, vectors
 from lancestat.joins.search.work import (
-    ROW_OFFSET,
+    ROW_ADDRESS,
     FragmentRows,
     Rows,
     Selection,
@@ -338,8 +338,8 @@ def _cast(array: pa.Array, type: pa.DataType) -> pa.Array:
     return array if array.type == type else array.cast(type)
 
 
-_ADDRESS = "_rowaddr"
-_ROW_OF_ADDRESS = (1 << 32) - 1
+_ROW_BITS = 32
+_ROW_OF_ADDRESS = (1 << _ROW_BITS) - 1
 # Fragments whose matches a worker remembers, four or eight bytes for each of them.
 _REMEMBERED = 64
 _Key = tuple[Pin, str, int]
@@ -394,22 +394,78 @@ def matches(
     """Return which rows of a fragment pass, by their places among physical and live rows."""
     key = (side.pin, selection.filter, fragment_id)
     if key not in _offsets:
-        while len(_offsets) >= _REMEMBERED:
-            del _offsets[next(iter(_offsets))]
         with pinned_reads(side.pin, side.storage_options):
             fragment = pinned_dataset(side.pin, side.storage_options).get_fragment(fragment_id)
             physical = live = physical_offsets(fragment, selection.filter)
             if fragment.metadata.deletion_file is not None:
                 live = np.searchsorted(physical_offsets(fragment, None), physical)
-        _offsets[key] = physical, live
+        _remember(key, physical, live)
     return _offsets[key]
+
+
+def _remember(key: _Key, physical: NDArray[np.int64], live: NDArray[np.int64]) -> None:
+    while len(_offsets) >= _REMEMBERED:
+        del _offsets[next(iter(_offsets))]
+    _offsets[key] = physical, live
 
 
 def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArray[np.int64]:
     table = fragment.scanner(columns=[], filter=filter, with_row_address=True).to_table()
-    addresses: NDArray[np.int64] = table.column(_ADDRESS).to_numpy().astype(np.int64)
+    addresses: NDArray[np.int64] = table.column(ROW_ADDRESS).to_numpy().astype(np.int64)
     # A scan by way of a scalar index may come in the index's order.
     return np.sort(addresses & _ROW_OF_ADDRESS)
+
+
+def fragment_offsets(side: VectorSide, fragment_id: int) -> NDArray[np.int64] | None:
+    """Return the offsets of a side's rows in a fragment, None where it has all of them."""
+    if side.selection is not None:
+        return matches(side, side.selection, fragment_id)[0]
+    key = (side.pin, "", fragment_id)
+    if key not in _offsets:
+        fragment = pinned_dataset(side.pin, side.storage_options).get_fragment(fragment_id)
+        if fragment.metadata.deletion_file is None:
+            return None
+        with pinned_reads(side.pin, side.storage_options):
+            offsets = physical_offsets(fragment, None)
+        _remember(key, offsets, offsets)
+    return _offsets[key][0]
+
+
+def addresses(side: VectorSide, rows: Rows) -> NDArray[np.int64]:
+    """Return the addresses of consecutive rows of a side, which ascend with their positions."""
+    parts = [np.empty(0, np.int64)]
+    for part in side.ranges(rows):
+        inside = np.arange(part.offset, part.offset + (part.count or 0))
+        offsets = fragment_offsets(side, part.fragment_id)
+        inside = inside if offsets is None else offsets[inside]
+        parts.append((part.fragment_id << _ROW_BITS) + inside)
+    return np.concatenate(parts)
+
+
+def addresses_at(side: VectorSide, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the addresses of rows at positions in any order and shape, -1 for -1."""
+    found = np.full(positions.shape, -1, np.int64)
+    starts = np.array([part.start for part in side.fragments], np.int64)
+    numbers = np.where(positions < 0, -1, np.searchsorted(starts, positions, side="right") - 1)
+    for number in np.unique(numbers[numbers >= 0]).tolist():
+        part, here = side.fragments[number], numbers == number
+        inside, offsets = positions[here] - part.start, fragment_offsets(side, part.id)
+        inside = inside if offsets is None else offsets[inside]
+        found[here] = (part.id << _ROW_BITS) + inside
+    return found
+
+
+def positions_at(side: VectorSide, found: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions of rows of a side by their addresses, -1 for -1."""
+    positions = np.full(found.shape, -1, np.int64)
+    fragments = found >> _ROW_BITS
+    starts = {part.id: part.start for part in side.fragments}
+    for id in np.unique(fragments[found >= 0]).tolist():
+        here = fragments == id
+        inside, offsets = found[here] & _ROW_OF_ADDRESS, fragment_offsets(side, id)
+        inside = inside if offsets is None else np.searchsorted(offsets, inside)
+        positions[here] = starts[id] + inside
+    return positions
 
 
 # The rows of a side: a Lance dataset, or Parquet files that it goes through once.
@@ -542,10 +598,22 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
 def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:
     if isinstance(side, ParquetSide):
         return side.take(positions, columns)
-    if side.selection is not None:
-        positions = live_positions(side, side.selection, positions)
+    return take_addressed(side, addresses_at(side, positions), columns)
+
+
+def take_addressed(
+    side: VectorSide, found: NDArray[np.int64], columns: tuple[str, ...]
+) -> pa.Table:
+    """Return columns of the rows at addresses, in their order."""
     dataset = pinned_dataset(side.pin, side.storage_options)
     with pinned_reads(side.pin, side.storage_options):
+        if not dataset.has_stable_row_ids:
+            # By the ids of rows, which are their addresses. By positions Lance looks for each row
+            # among those of its fragment that are not deleted, 5,000 times as long.
+            return dataset._take_rows(found.tolist(), columns=list(columns))
+        positions = positions_at(side, found)
+        if side.selection is not None:
+            positions = live_positions(side, side.selection, positions)
         return dataset.take(positions, columns=list(columns))
 
 
@@ -604,4 +672,4 @@ def read_schema(side: Side) -> pa.Schema:
     if isinstance(side, ParquetSide):
         return side.schema
     schema = pinned_dataset(side.pin, side.storage_options).schema
-    return schema.append(pa.field(ROW_OFFSET, pa.uint64(), nullable=False))
+    return schema.append(pa.field(ROW_ADDRESS, pa.uint64(), nullable=False))

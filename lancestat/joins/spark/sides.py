@@ -32,7 +32,7 @@ from lancestat.joins.scratch.folder import require_visible
 from lancestat.joins.search.metrics import L2, Metric
 from lancestat.joins.search.vectors import Vectors, check_type, enlarged, require_plain, vectors
 from lancestat.joins.search.work import (
-    ROW_OFFSET,
+    ROW_ADDRESS,
     JoinRequest,
     PinnedTable,
     SideSource,
@@ -166,7 +166,7 @@ def opened_table(
     dataset = pinned_dataset(table.pin, storage_options)
     schema = dataset.schema
     for column in (vector, *select):
-        if column not in (*schema.names, ROW_OFFSET):
+        if column not in (*schema.names, ROW_ADDRESS):
             hint = did_you_mean(column, schema.names)
             raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)

@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 
 from lancestat.errors import RunError, StaleBase, VectorLengthMismatch
 from lancestat.joins.output import result as output
+from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.output.parquet_output import location_of
 from lancestat.joins.search.work import OutputFormat, OutputState
 from tests.examples import examples
@@ -108,6 +111,69 @@ def test_rows_are_appended_to_a_result_that_had_other_columns(form: OutputFormat
     put(form, uri, [rows(0, 3)])
     add(form, uri, [rows(3, 5)])
     assert seen(form, uri) == table(rows(0, 5))
+
+
+@settings(max_examples=examples(30))
+@given(
+    pieces=st.lists(st.integers(0, 7), min_size=1, max_size=4),
+    steps=st.lists(
+        st.tuples(st.lists(st.integers(0, 40)), st.lists(st.integers(0, 4), max_size=2)),
+        min_size=1,
+        max_size=4,
+    ),
+    parquet=st.booleans(),
+)
+def test_any_rows_are_removed_while_others_follow(
+    pieces: list[int], steps: list[tuple[list[int], list[int]]], parquet: bool
+) -> None:
+    form = OutputFormat.PARQUET if parquet else OutputFormat.LANCE
+    with TemporaryDirectory() as folder:
+        uri, following = f"{folder}/result", 0
+
+        def more(counts: list[int]) -> list[list[pa.RecordBatch]]:
+            nonlocal following
+            edges = list(accumulate(counts, initial=following))
+            following = edges[-1]
+            return [[rows(*span)] for span in pairwise(edges)]
+
+        state = put(form, uri, *more(pieces))
+        expected = list(range(following))
+        for removed, counts in steps:
+            places = np.unique([place for place in removed if place < len(expected)]).astype("i8")
+            writer = output.begin(form, uri, "run", {})
+            first = following
+            written = write(writer, *more(counts))
+            state = output.update(writer, SCHEMA, state, places, written)
+            expected = [
+                *(row for place, row in enumerate(expected) if place not in places),
+                *range(first, following),
+            ]
+            assert seen(form, uri).column("id").to_pylist() == expected
+            assert state == output.current(form, uri, {})
+            read = output.read_rows(state, 0, state.rows, {})
+            assert pa.Table.from_batches(read, SCHEMA).column("id").to_pylist() == expected
+
+
+def test_a_run_that_is_killed_before_it_marks_its_update_leaves_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "near.lance")
+    state = put(OutputFormat.LANCE, uri, [rows(0, 3)], [rows(3, 9)])
+    writer = output.begin(OutputFormat.LANCE, uri, "run", {})
+    commit = LanceOutput._commit
+
+    def killed(self: LanceOutput, writer: Any, operation: Any, *rest: Any, **how: Any) -> Any:
+        if isinstance(operation, lance.LanceOperation.Merge):
+            raise KeyboardInterrupt
+        return commit(self, writer, operation, *rest, **how)
+
+    monkeypatch.setattr(LanceOutput, "_commit", killed)
+    with pytest.raises(KeyboardInterrupt):
+        # No row of the first fragment is left.
+        output.update(writer, SCHEMA, state, np.array([0, 1, 2, 5]), write(writer, [rows(9, 10)]))
+    monkeypatch.undo()
+    assert seen(OutputFormat.LANCE, uri).column("id").to_pylist() == [3, 4, 6, 7, 8, 9]
+    assert put(OutputFormat.LANCE, uri, [rows(0, 2)]).rows == 2
 
 
 def test_an_append_may_have_no_rows(form: OutputFormat, uri: str) -> None:
