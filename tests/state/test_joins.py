@@ -192,9 +192,9 @@ def test_unknown_fields_of_records_are_ignored_and_missing_ones_have_defaults() 
     stored["left"]["novelty"] = stored["novelty"] = {"a": 1}
     for key in ("unproven", "fragments", "last_fragment", "rows"):
         del stored["right"][key]
-    # Earlier releases stored neither of the last two.
+    # Earlier releases stored none of these.
     del stored["recall"], stored["nprobes"], stored["result"]["generation"]
-    del stored["distances"], stored["groups"]
+    del stored["distances"], stored["groups"], stored["neighbours"]
     assert decode_record(json.dumps(stored)) == JOIN
 
 
@@ -206,12 +206,12 @@ def test_the_stored_form_of_a_record_is_stable() -> None:
         '"result":{"rows":900,"digest":"cc","version":4,"generation":null},'
         '"left_rows":300,"right_rows":1000,"unmatched_left_rows":2,"excluded_right_rows":1,'
         '"strategy":"exact","finished_at":"2025-01-01T00:00:00+00:00","recall":0.5,"nprobes":null,'
-        '"distances":null,"groups":null}'
+        '"distances":null,"groups":null,"neighbours":[]}'
     )
     assert stored_record(MEASURED)[1].partition('"distances":')[2] == (
         '{"left_rows":300,"start":0.25,"width":0.125,"ranks":[{"rank":1,"counts":[200,0,97],'
         '"below":0,"above":1,"quantiles":[0.25,0.5,null]}]},'
-        '"groups":{"groups":12,"pairs":25000,"left_rows":300,"right_rows":1000}}'
+        '"groups":{"groups":12,"pairs":25000,"left_rows":300,"right_rows":1000},"neighbours":[]}'
     )
 
 
