@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import signal
 import sys
@@ -329,6 +330,9 @@ def main() -> None:
         # Warnings of libraries are for developers, who ask for them with -W or PYTHONWARNINGS.
         warnings.simplefilter("ignore")
     replace_what_has_no_code()
+    # Commands make many values that live as long as they do: to look for cycles among these as
+    # often as Python does by default takes a sixth of `status` of 1,000 tables.
+    gc.set_threshold(50_000, 10, 10)
     try:
         cli(prog_name="lancestat", obj=Invocation(ends_process=True))
     except KeyboardInterrupt:

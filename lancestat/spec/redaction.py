@@ -54,13 +54,14 @@ def redacted_node(node: AnyNode, origins: Origins, audience: Audience) -> AnyNod
 
 def _redacted(resource: Declared, hidden: Mapping[str, str], prefix: str) -> Any:
     """Return a resource whose dotted keys start with `prefix`, with its texts as they are shown."""
-    values: dict[str, object] = {}
+    redacted: dict[str, object] = {}
     for declared in key_fields(type(resource)):
-        value = getattr(resource, declared.name)
+        value = shown = getattr(resource, declared.name)
         for key in declared.spelled:
-            value = _redacted_value(key.shape, value, hidden, f"{prefix}{key.name}")
-        values[declared.name] = value
-    return replace(resource, **values)
+            shown = _redacted_value(key.shape, shown, hidden, f"{prefix}{key.name}")
+        if shown is not value:
+            redacted[declared.name] = shown
+    return replace(resource, **redacted) if redacted else resource
 
 
 def _redacted_value(shape: Shape, value: Any, hidden: Mapping[str, str], name: str) -> Any:
@@ -70,10 +71,12 @@ def _redacted_value(shape: Shape, value: Any, hidden: Mapping[str, str], name: s
         case Settings():
             return dict.fromkeys(value, MASK)
         case Listed(items=items, is_ordered=True) if value is not None:
-            parts = enumerate(value)
-            return tuple(
-                _redacted_value(items, part, hidden, f"{name}.{index}") for index, part in parts
+            shown = tuple(
+                _redacted_value(items, part, hidden, f"{name}.{index}")
+                for index, part in enumerate(value)
             )
+            is_same = all(one is other for one, other in zip(shown, value, strict=True))
+            return value if is_same else shown
         case Nested() if value is not None:
             return _redacted(value, hidden, f"{name}.")
         case Either(shapes=(_, Nested(resource=resource))) if isinstance(value, resource):
