@@ -236,7 +236,7 @@ def driven(
     index = state.partial_index("huge") if before else NOTHING_STORED
     action = decide(assessment, background(now, before, index, *effects))
     if budget is not None:
-        action = fold_to_fit({"huge": action}, budget)["huge"]
+        action = fold_to_fit({"huge": action}, budget, None)["huge"]
     assert isinstance(action, TableAction)
     context = SimpleNamespace(state=state, stored=Counter(), clock=lambda: now.committed_at)
     work = TableWorkspace(cast("Any", context), action, played)
