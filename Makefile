@@ -106,11 +106,16 @@ integrations: integration-dagster integration-airflow
 integration-airflow: machine-demo $(AIRFLOW)/.venv/.installed ## Test the Airflow integration with the pinned Airflow, in an environment of its own
 	@cd $(AIRFLOW) && .venv/bin/mypy && .venv/bin/python -m pytest -q
 
+# They call what is not public, and are to notice when it changes.
+OF_BENCHMARKS := --config-file ../pyproject.toml --cache-dir ../.mypy_cache \
+    --disable-error-code misc --disable-error-code type-arg --disable-error-code assignment
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@cd benchmarks && MYPYPATH=.. $(abspath $(BIN))/mypy $(OF_BENCHMARKS) *.py
 	@$(BIN)/lint-imports
 
 .PHONY: format

@@ -56,6 +56,8 @@ from measure import spark_parser, timed
 from lancestat.spark.session import start_session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     import lancestat
@@ -192,7 +194,7 @@ def plan_changed(dataset: Dataset, spark: SparkSession) -> None:
 def show_peers(outcome: Outcome, dataset: Dataset, truths: Truths) -> None:
     """Print q-errors of other databases on the subplans of a side that all can estimate."""
     subplans = {each.expected.operator.sql or "": each for each in outcome.compared}
-    expected = {
+    expected: dict[str, Sequence[float | None]] = {
         "lancestat": [each.rows for each in subplans.values()],
         "duckdb": peers.duckdb_rows(truths.database, list(subplans)),
     }

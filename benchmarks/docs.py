@@ -191,9 +191,10 @@ def node_run(name: str, night: int) -> PastRun:
         COLUMNS,
         10**6 - night,
         20_000,
+        1_000_000,
         39 - night,
         40 - night,
-        1.5,
+        elapsed_seconds=1.5,
     )
     at = NOW - timedelta(days=night)
     return PastRun(f"run-{night}", "run", "dev", "success", at, at, (result,))

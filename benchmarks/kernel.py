@@ -75,7 +75,7 @@ def print_columns(dataset: lance.LanceDataset) -> None:
     total = 0.0
     for field in dataset.schema:
         schema = pa.schema([field])
-        once = [measure(lambda s=schema: analyze(batches, s)).cpu for _ in range(5)]  # type: ignore[misc]
+        once = [measure(lambda s=schema: analyze(batches, s)).cpu for _ in range(5)]
         per_value = min(once) / timed_rows
         total += per_value * rows
         print_column(field.name, str(field.type), per_value, rows)

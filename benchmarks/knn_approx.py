@@ -59,7 +59,8 @@ def clustered(rows: int, clusters: int, seed: int) -> np.ndarray:
     centres = np.random.default_rng(0).standard_normal((clusters, DIMENSION), np.float32)
     rng = np.random.default_rng(seed)
     noise = rng.standard_normal((rows, DIMENSION), np.float32)
-    return centres[rng.integers(0, clusters, rows)] + np.float32(0.35) * noise
+    values: np.ndarray = centres[rng.integers(0, clusters, rows)] + np.float32(0.35) * noise
+    return values
 
 
 def write(values: np.ndarray, uri: Path) -> PinnedTable:

@@ -90,7 +90,7 @@ def write(rows: int, groups: int, uri: Path, seed: int) -> PinnedTable:
 def run(spark: SparkSession, folder: Path, join: Join) -> JoinOutcome:
     """Run a join; its result is replaced by the next one of its kind."""
     keys = () if join.key is None else (join.key,)
-    sides = (
+    left, right = (
         SideSource(
             "emb",
             ("id",),
@@ -101,7 +101,7 @@ def run(spark: SparkSession, folder: Path, join: Join) -> JoinOutcome:
     )
     request = JoinRequest(K, min_right_rows=0, has_keys=bool(keys))
     output = str(folder / "result.lance")
-    work = JoinWork("groups", request, *sides, OutputFormat.LANCE, output)
+    work = JoinWork("groups", request, left, right, OutputFormat.LANCE, output)
     return run_join(Engine(spark, str(folder / "scratch"), uuid.uuid4().hex), work)
 
 

@@ -76,7 +76,8 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
         vectors(kind, 2, 10_000 // share, dimension),
     )
     places = np.arange(len(rows))
-    product, searched = [], {metric: [] for metric in (L2, COSINE, DOT)}
+    product: list[float] = []
+    searched: dict[Metric, list[float]] = {metric: [] for metric in (L2, COSINE, DOT)}
     compared = 0.0
     for _ in range(TURNS):
         product.append(spent(lambda: multiply(queries, rows))[0])

@@ -34,6 +34,7 @@ from measure import LANCESTAT, Measures, process, timed
 
 if TYPE_CHECKING:
     from lancestat.project import Project
+    from lancestat.runs.actions import Plan
 
 COLUMNS, ROWS, REFRESHED = 20, 300, 50
 # Hours from the last run back to those of which a state keeps what they found, of thousands.
@@ -217,7 +218,7 @@ def runs(project: Project) -> Mapping[str, Callable[..., object]]:
         "OPENLINEAGE__TRANSPORT__APPEND": "true",
     }
 
-    def with_events(plan: object) -> None:
+    def with_events(plan: Plan) -> None:
         os.environ.update(transport)
         try:
             project.run(plan).raise_for_status()
@@ -225,7 +226,7 @@ def runs(project: Project) -> Mapping[str, Callable[..., object]]:
             for name in transport:
                 del os.environ[name]
 
-    def with_artifacts(plan: object) -> None:
+    def with_artifacts(plan: Plan) -> None:
         artifacts = Artifacts(lambda: project.spec, root / FOLDER, {})
         project.run(plan, on_event=artifacts).raise_for_status()
 

@@ -129,9 +129,9 @@ def decided(
             load_format(name).render(view, Page())
 
     render_seconds, _ = timed(render)
-    is_table = isinstance(action, TableAction)
-    assert base is None or (is_table and action.verb == "refresh")
-    assert not is_table or len(action.scans) == (scans or len(now.fragments))
+    assert base is None or action.verb == "refresh"
+    if isinstance(action, TableAction):
+        assert len(action.scans) == (scans or len(now.fragments))
     return {
         "appraise, s": appraise_seconds,
         "fingerprints now and then, s": gather_seconds,

@@ -27,7 +27,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from measure import Measures, peak_megabytes, run, run_case
+from measure import Case, Measures, peak_megabytes, run, run_case
 from plan_huge import background, index_of, published, table_of
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def partials(folder: Path, tiny: bool) -> Measures:
     }
 
 
-CASES = {
+CASES: dict[str, Case] = {
     "partials": partials,
     "runs": small_fragments,
     "no budget": partial(drive, False),
