@@ -23,7 +23,7 @@ from lancestat.spec.model import Publish, Target
 from lancestat.state.values import PartialIndex, TableSummary
 from lancestat.tables.action import ReadFragments, TableVersion
 from lancestat.tables.analyze import ProcessScanner, Scanned
-from lancestat.tables.coverage import Rewritten, cover
+from lancestat.tables.coverage import Coverage, Rewritten, cover
 from tests.examples import examples
 from tests.runs.world import World, orders
 from tests.state.fresh import FreshState
@@ -52,6 +52,19 @@ def test_stored_content_is_reused_and_the_rest_is_missing() -> None:
         ((fingerprint("b"),), frozenset(FIELDS[:1])),
     }
     assert coverage.missing == ((group(1, "b"), frozenset(FIELDS[1:])),)
+
+
+def groups_of(names: str) -> tuple[ColumnGroup, ...]:
+    return tuple(group(number, name) for number, name in enumerate(names))
+
+
+def covered(
+    now: str, singles: str, sums: Sequence[str], rewrites: Sequence[tuple[str, str]]
+) -> Coverage:
+    """Cover content, of which a letter is that of a fragment."""
+    stored = index(dict.fromkeys(singles, FIELDS), *map(content, sums))
+    steps = [(groups_of(old), groups_of(new)) for old, new in rewrites]
+    return cover(groups_of(now), stored, steps)
 
 
 def content(names: Sequence[str]) -> tuple[bytes, ...]:
@@ -87,12 +100,7 @@ def test_known_content_is_reused_or_carried(
     carried: list[tuple[str, str]],
     missing: str,
 ) -> None:
-    def groups(names: str) -> tuple[ColumnGroup, ...]:
-        return tuple(group(number, name) for number, name in enumerate(names))
-
-    stored = index(dict.fromkeys(singles, FIELDS), *map(content, sums))
-    steps = [(groups(old), groups(new)) for old, new in rewrites]
-    coverage = cover(groups(now), stored, steps)
+    coverage = covered(now, singles, sums, rewrites)
     assert [item.fingerprints for item in coverage.reuse] == [*map(content, reused)]
     assert [({*carry.sources}, {*carry.new}) for carry in coverage.carries] == [
         ({(source,) for source in content(old)}, {*content(new)}) for old, new in carried
@@ -129,12 +137,7 @@ def test_a_sum_that_is_taken_apart_is_carried_as_a_whole(
     carried: tuple[str, str] | None,
     missing: str,
 ) -> None:
-    def groups(names: str) -> tuple[ColumnGroup, ...]:
-        return tuple(group(number, name) for number, name in enumerate(names))
-
-    stored = index(dict.fromkeys(singles, FIELDS), *map(content, sums))
-    steps = [(groups(old), groups(new)) for old, new in rewrites]
-    coverage = cover(groups(now), stored, steps)
+    coverage = covered(now, singles, sums, rewrites)
     found = [({*chain.from_iterable(carry.sources)}, {*carry.new}) for carry in coverage.carries]
     assert found == ([({*content(carried[0])}, {*content(carried[1])})] if carried else [])
     assert [item.fingerprint for item, _ in coverage.missing] == [*content(missing)]
