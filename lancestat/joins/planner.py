@@ -294,6 +294,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) 
         increment=increment,
         is_fresh=is_fresh,
         neighbours_key=assessment.neighbours_key,
+        neighbours=() if record is None else record.neighbours,
     )
     known = Accuracy(nprobes=spec.nprobes)
     if increment is not None and record is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -163,6 +164,31 @@ def test_without_neighbours_a_join_is_done_in_full_once(
         assert (why in local.planned().notes) == (scope == "full")
         local.converge()
         assert local.scopes[-1] == scope
+
+
+def test_a_run_removes_older_neighbours_that_no_result_has(local: LocalWorld) -> None:
+    def folders() -> set[Path]:
+        return set(Path(local.scratch).glob("neighbours/*/*"))
+
+    local.settle()
+    [first] = folders()
+    lance.dataset(local.uri("r")).delete("id = 1")
+    local.converge()
+    [second] = folders() - {first}
+    lance.dataset(local.uri("r")).delete("id = 2")
+    local.converge()
+    assert {first, second} < folders(), "another run may be about to use them"
+    for folder in folders():
+        manifest = folder / "neighbours.json"
+        stored = json.loads(manifest.read_text("utf-8"))
+        stored["created_at"] = "2020-01-01T00:00:00+00:00"
+        manifest.write_text(json.dumps(stored), "utf-8")
+    [third] = folders() - {first, second}
+    lance.dataset(local.uri("r")).delete("id = 3")
+    local.converge()
+    [_] = folders() - {third}
+    assert third in folders(), "the result had it until now"
+    assert local.scopes == ["changed"] * 3
 
 
 def test_neighbours_that_go_while_a_join_runs_are_not_missed(local: LocalWorld) -> None:

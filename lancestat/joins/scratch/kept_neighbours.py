@@ -3,7 +3,8 @@
 `<root>/neighbours/<key>/<generation>/` holds what one run has written: a Lance dataset of pairs by
 the addresses of their rows, another of arrays, and `neighbours.json`, the manifest, which is
 written last. The record of a result names the folders that have its neighbours. Nothing else reads
-them, and nothing but `lancestat gc` removes what was finished. A folder has the marker of scratch,
+them. Folders that no record names are removed by `lancestat gc`, and as the next run begins to
+write. A folder has the marker of scratch,
 and its heartbeat until it is finished.
 """
 

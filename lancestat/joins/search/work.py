@@ -436,7 +436,8 @@ class JoinWork:
     """One join to run: all rows, or an increment.
 
     With `is_fresh` indexes that are kept from other runs are left aside. Neighbours are kept under
-    a key, `neighbours_key`, where later runs can bring them up to date.
+    a key, `neighbours_key`, where later runs can bring them up to date, and those of earlier runs
+    are removed but for the folders that the last result has, `neighbours`.
     """
 
     node: str
@@ -448,6 +449,7 @@ class JoinWork:
     increment: Increment | None = None
     is_fresh: bool = False
     neighbours_key: str | None = None
+    neighbours: tuple[str, ...] = ()
 
     @property
     def scope(self) -> Scope:

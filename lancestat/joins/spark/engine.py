@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from lancestat.errors import Cancelled, SideColumnMissing, VectorLengthMismatch, did_you_mean
 from lancestat.joins.action import PrepareSides
 from lancestat.joins.output import result as output
-from lancestat.joins.scratch.folder import scratch
+from lancestat.joins.scratch.folder import scratch, utc_now
+from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.scratch.kept_neighbours import NeighbourStore
 from lancestat.joins.search.cost_model import JoinSize
@@ -234,7 +235,11 @@ class SparkJoin:
         if work.neighbours_key is None or not is_known:
             return None
         assert isinstance(left, VectorSide) and isinstance(right, VectorSide), "sides are tables"
-        store = NeighbourStore(engine.scratch_root, engine.storage_options)
+        root, options = engine.scratch_root, engine.storage_options
+        # Those of a big join are as large as its result, and not everybody runs `lancestat gc`.
+        garbage = ScratchGarbage(IndexStore(root, options), utc_now())
+        garbage.collect_neighbours(work.neighbours_key, lambda: work.neighbours)
+        store = NeighbourStore(root, options)
         draft = self.cleanup.enter_context(store.writing(work.neighbours_key))
         return Keeping.of(store, draft, work, left, right)
 
