@@ -125,7 +125,7 @@ def read_fragments(
     what = f"fragments {ids[0]} to {ids[-1]}"
     batches = list(_named(scanner.to_batches(), dataset, what, storage_options))
     rows = pa.Table.from_batches(batches, scanner.projected_schema).combine_chunks()
-    owners = rows.column(_ADDRESS).to_numpy() >> np.uint64(_ROW_BITS)
+    owners = rows.column(_ADDRESS).to_numpy() >> np.uint64(ROW_BITS)
     # Earlier releases of Lance have left fragments out of the order of their ids.
     order = np.argsort(ids)
     places = order[np.searchsorted(np.asarray(ids, np.uint64)[order], owners)]
@@ -238,8 +238,9 @@ WIDE_ROW_BYTES = 2_048
 LOOKED_UP_ROWS = 4_096
 
 _ADDRESS = "_rowaddr"
-_ROW_BITS = 32
-_ROW_OF_ADDRESS = (1 << _ROW_BITS) - 1
+# An address is the id of a fragment, and in its last bits the offset of the row in it.
+ROW_BITS = 32
+ROW_OF_ADDRESS = (1 << ROW_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +286,7 @@ class FilteredRows:
             stop = min(start + size, self.stop)
             matches, fitting = 0, BATCH_ROWS
             for batch in self._window(start, stop, rows, is_dense=is_dense):
-                last = batch.column(_ADDRESS)[-1].as_py() & _ROW_OF_ADDRESS
+                last = batch.column(_ADDRESS)[-1].as_py() & ROW_OF_ADDRESS
                 yield batch.select(list(self.columns))
                 matches, fitting = matches + batch.num_rows, min(fitting, fitting_rows(batch))
                 if fitting * 4 < batch.num_rows:

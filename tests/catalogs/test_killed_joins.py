@@ -25,7 +25,7 @@ from tests.catalogs.shops import SERVING, Shop
 from tests.catalogs.test_managed import KILLED as KILLED_RUN
 from tests.catalogs.test_managed import REPOSITORY, shop
 from tests.interpreted import short_lived
-from tests.joins.search.results import SCHEMA, rows, table
+from tests.joins.search.results import NO_LINES, SCHEMA, rows, table
 
 __all__ = ["shop"]
 
@@ -78,7 +78,7 @@ def join(shop: Shop, change: str) -> OutputState:
             if previous.rows > BEFORE.num_rows:
                 return previous
             written = [output.write(writer, 0, SCHEMA, [NEW])]
-            return output.append(writer, SCHEMA, previous, written)
+            return output.update(writer, SCHEMA, previous, NO_LINES, written)
         written = [
             output.write(writer, 0, SCHEMA, [BEFORE]),
             output.write(writer, 1, SCHEMA, [NEW]),

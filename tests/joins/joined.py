@@ -55,6 +55,7 @@ from lancestat.runs.result import RunResult
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target, node_digest
 from lancestat.state.store import LanceState
 from lancestat.tables.run import TableRunner
+from tests.joins.search.results import NO_LINES
 from tests.runs.world import PLACE, Clock, World, run_context
 from tests.state.fresh import FreshState
 
@@ -212,7 +213,7 @@ def joined(work: JoinWork) -> JoinOutcome:
     written = [output.write(writer, 0, table.schema, table.to_batches())] if table.num_rows else []
     if work.scope is Scope.NEW_LEFT:
         assert work.increment is not None
-        state = output.append(writer, table.schema, work.increment.previous, written)
+        state = output.update(writer, table.schema, work.increment.previous, NO_LINES, written)
     else:
         written = written or [output.write(writer, 0, table.schema, table.to_batches())]
         state = output.replace(writer, table.schema, written)

@@ -63,18 +63,6 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
     return _of(writer).replace(writer, schema, written)
 
 
-def append(
-    writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
-) -> OutputState:
-    """Make the written pieces follow the previous result, in one step.
-
-    StaleBase is raised when readers do not see `previous` any more, or it has other columns.
-    """
-    import numpy as np
-
-    return update(writer, schema, previous, np.empty(0, np.int64), written)
-
-
 def update(
     writer: OutputWriter,
     schema: pa.Schema,
@@ -85,7 +73,7 @@ def update(
     """Remove rows of the previous result by their ascending places in it, and let the written
     pieces follow the others, in one step.
 
-    It raises StaleBase as `append` does.
+    StaleBase is raised when readers do not see `previous` any more, or it has other columns.
     """
     return _of(writer).update(writer, schema, previous, removed, written)
 

@@ -16,7 +16,7 @@ from lancestat.joins.search.work import FragmentState, Rows, VectorSide
 from lancestat.joins.spark.reader import addresses, addresses_at, physical_offsets
 from lancestat.lake.open import pinned_reads
 from lancestat.redact import redact_line
-from lancestat.spark.fragment_reader import pinned_dataset
+from lancestat.spark.fragment_reader import ROW_BITS, pinned_dataset
 
 _SCHEMA = pa.schema(
     [
@@ -31,7 +31,6 @@ NO_OTHER = -1
 # In place of a line: the result does not show the pair. Lines that a chunk adds count down from the
 # next number.
 NOT_SHOWN, FIRST_NEW = -1, -2
-_ROW_BITS = 32
 _FILTER = 1 << 20
 
 
@@ -183,7 +182,7 @@ class KnownRows:
 
     def has(self, found: Ints) -> Mask:
         """Return which addresses are those of rows that the result covers, and that are there."""
-        known: Mask = np.isin(found >> _ROW_BITS, self.kept)
+        known: Mask = np.isin(found >> ROW_BITS, self.kept)
         # Most are ruled out by their last bits, which takes a tenth of the time.
         may_be_gone = np.zeros(_FILTER, np.bool_)
         may_be_gone[self.gone % _FILTER] = True
@@ -192,7 +191,7 @@ class KnownRows:
         return known
 
     def is_new(self, found: Ints) -> Mask:
-        is_new: Mask = np.isin(found >> _ROW_BITS, self.new)
+        is_new: Mask = np.isin(found >> ROW_BITS, self.new)
         return is_new
 
 
@@ -216,7 +215,7 @@ def known_rows(
         if fragment.id not in new and fragment.deletions != before[fragment.id].deletions
     ]
     for id in changed:
-        dead, known = deleted_rows(side, id), deleted[deleted >> _ROW_BITS == id]
+        dead, known = deleted_rows(side, id), deleted[deleted >> ROW_BITS == id]
         if len(np.setdiff1d(known, dead)):
             raise StaleBase(f"deleted rows of {redact_line(side.pin.uri)} have come back")
         gone.append(np.setdiff1d(dead, known))
@@ -236,4 +235,4 @@ def deleted_rows(side: VectorSide, fragment_id: int) -> Ints:
     is_deleted = np.full(fragment.physical_rows, fragment.metadata.deletion_file is not None)
     with pinned_reads(side.pin, side.storage_options):
         is_deleted[physical_offsets(fragment, None)] = False
-    return (fragment_id << _ROW_BITS) + np.flatnonzero(is_deleted)
+    return (fragment_id << ROW_BITS) + np.flatnonzero(is_deleted)

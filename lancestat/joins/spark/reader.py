@@ -27,7 +27,12 @@ from lancestat.joins.search.work import (
 )
 from lancestat.lake.open import pinned_reads
 from lancestat.lake.snapshot import Pin, RowRange, count_rows
-from lancestat.spark.fragment_reader import pinned_dataset, read_range
+from lancestat.spark.fragment_reader import (
+    ROW_BITS,
+    ROW_OF_ADDRESS,
+    pinned_dataset,
+    read_range,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -338,8 +343,6 @@ def _cast(array: pa.Array, type: pa.DataType) -> pa.Array:
     return array if array.type == type else array.cast(type)
 
 
-_ROW_BITS = 32
-_ROW_OF_ADDRESS = (1 << _ROW_BITS) - 1
 # Fragments whose matches a worker remembers, four or eight bytes for each of them.
 _REMEMBERED = 64
 _Key = tuple[Pin, str, int]
@@ -413,7 +416,7 @@ def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArr
     table = fragment.scanner(columns=[], filter=filter, with_row_address=True).to_table()
     addresses: NDArray[np.int64] = table.column(ROW_ADDRESS).to_numpy().astype(np.int64)
     # A scan by way of a scalar index may come in the index's order.
-    return np.sort(addresses & _ROW_OF_ADDRESS)
+    return np.sort(addresses & ROW_OF_ADDRESS)
 
 
 def fragment_offsets(side: VectorSide, fragment_id: int) -> NDArray[np.int64] | None:
@@ -438,7 +441,7 @@ def addresses(side: VectorSide, rows: Rows) -> NDArray[np.int64]:
         inside = np.arange(part.offset, part.offset + (part.count or 0))
         offsets = fragment_offsets(side, part.fragment_id)
         inside = inside if offsets is None else offsets[inside]
-        parts.append((part.fragment_id << _ROW_BITS) + inside)
+        parts.append((part.fragment_id << ROW_BITS) + inside)
     return np.concatenate(parts)
 
 
@@ -451,18 +454,18 @@ def addresses_at(side: VectorSide, positions: NDArray[np.int64]) -> NDArray[np.i
         part, here = side.fragments[number], numbers == number
         inside, offsets = positions[here] - part.start, fragment_offsets(side, part.id)
         inside = inside if offsets is None else offsets[inside]
-        found[here] = (part.id << _ROW_BITS) + inside
+        found[here] = (part.id << ROW_BITS) + inside
     return found
 
 
 def positions_at(side: VectorSide, found: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions of rows of a side by their addresses, -1 for -1."""
     positions = np.full(found.shape, -1, np.int64)
-    fragments = found >> _ROW_BITS
+    fragments = found >> ROW_BITS
     starts = {part.id: part.start for part in side.fragments}
     for id in np.unique(fragments[found >= 0]).tolist():
         here = fragments == id
-        inside, offsets = found[here] & _ROW_OF_ADDRESS, fragment_offsets(side, id)
+        inside, offsets = found[here] & ROW_OF_ADDRESS, fragment_offsets(side, id)
         inside = inside if offsets is None else np.searchsorted(offsets, inside)
         positions[here] = starts[id] + inside
     return positions

@@ -30,7 +30,17 @@ from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.files import Process, this_process
 from tests.integration.object_store import SECRET_KEY, ObjectStore
 from tests.joins.output.test_result import refusal
-from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
+from tests.joins.search.results import (
+    NO_LINES,
+    SCHEMA,
+    add,
+    files_below,
+    put,
+    rows,
+    seen,
+    table,
+    write,
+)
 
 ROOT = Path(__file__).parents[3]
 LANCE = OutputFormat.LANCE
@@ -116,11 +126,11 @@ def test_a_result_is_recognized_after_what_keeps_its_rows(
     writer = output.begin(LANCE, uri, "run", {})
     written = write(writer, [rows(20, 25)])
     if is_same:
-        output.append(writer, SCHEMA, before, written)
+        output.update(writer, SCHEMA, before, NO_LINES, written)
         assert seen(LANCE, uri) == table(rows(0, 25))
     else:
         with pytest.raises(StaleBase):
-            output.append(writer, SCHEMA, before, written)
+            output.update(writer, SCHEMA, before, NO_LINES, written)
     put(LANCE, uri, [rows(0, 4)])
     assert seen(LANCE, uri) == table(rows(0, 4))
 
@@ -187,7 +197,7 @@ def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
         if how == "replace":
             output.replace(writer, SCHEMA, written)
         else:
-            output.append(writer, SCHEMA, previous, written)
+            output.update(writer, SCHEMA, previous, NO_LINES, written)
     assert caught.value.code == "LS570"
     assert lance.dataset(uri).to_table() == mine
 
@@ -250,7 +260,7 @@ def test_concurrent_appends_never_repeat_rows(uri: str) -> None:
         ) -> OutputState | None:
             start.wait()
             try:
-                return output.append(writers[number], SCHEMA, previous, written[number])
+                return output.update(writers[number], SCHEMA, previous, NO_LINES, written[number])
             except StaleBase:
                 output.discard(writers[number], written[number])
                 return None
@@ -475,7 +485,7 @@ def test_results_are_written_to_an_object_store(object_store: ObjectStore) -> No
     assert read() == table(rows(0, 5))
     assert not any("_lancestat" in path for path in objects())
     writer = output.begin(LANCE, uri, "run", options)
-    state = output.append(writer, SCHEMA, state, write(writer, [rows(5, 8)]))
+    state = output.update(writer, SCHEMA, state, NO_LINES, write(writer, [rows(5, 8)]))
     assert read() == table(rows(0, 8))
     assert table(*output.read_rows(state, 4, 7, options)) == table(rows(4, 7))
     assert output.current(LANCE, uri, options) == state

@@ -22,7 +22,17 @@ from lancestat.joins.output import result as output
 from lancestat.joins.search.work import OutputFormat
 from tests.forks import forks
 from tests.joins.output.test_result import add_file, refusal
-from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
+from tests.joins.search.results import (
+    NO_LINES,
+    SCHEMA,
+    add,
+    files_below,
+    put,
+    rows,
+    seen,
+    table,
+    write,
+)
 
 ROOT = Path(__file__).parents[3]
 PARQUET = OutputFormat.PARQUET
@@ -342,7 +352,7 @@ def test_types_round_trip(form: OutputFormat, type: str, path: Path) -> None:
     assert_equal(batch_read.column(0), values)
     writer = output.begin(form, str(path), "run", {})
     written = write(writer, [batch], schema=schema)
-    state = output.append(writer, schema, state, written)
+    state = output.update(writer, schema, state, NO_LINES, written)
     for start in (0, 2):
         [batch_read] = output.read_rows(state, start, start + 2, {})
         assert_equal(batch_read.column(0), values)

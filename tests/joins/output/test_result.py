@@ -26,7 +26,17 @@ from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.output.parquet_output import location_of
 from lancestat.joins.search.work import OutputFormat, OutputState
 from tests.examples import examples
-from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
+from tests.joins.search.results import (
+    NO_LINES,
+    SCHEMA,
+    add,
+    files_below,
+    put,
+    rows,
+    seen,
+    table,
+    write,
+)
 
 
 @pytest.fixture(params=list(OutputFormat), ids=lambda form: form.value)
@@ -233,7 +243,7 @@ def test_rows_are_appended_only_to_their_base_result(
     else:
         Path(uri).rename(Path(uri).with_name("elsewhere"))
     with pytest.raises(StaleBase) as caught:
-        output.append(writer, SCHEMA, previous, written)
+        output.update(writer, SCHEMA, previous, NO_LINES, written)
     assert caught.value.code == "LS569"
     output.discard(writer, written)
     if change != "gone":
@@ -246,7 +256,7 @@ def test_rows_of_other_columns_are_not_appended(form: OutputFormat, uri: str) ->
     other = SCHEMA.append(pa.field("_rank", pa.int32()))
     writer = output.begin(form, uri, "run", {})
     with pytest.raises(StaleBase, match="other columns"):
-        output.append(writer, other, previous, [])
+        output.update(writer, other, previous, NO_LINES, [])
 
 
 def test_discarded_files_are_removed(form: OutputFormat, uri: str, tmp_path: Path) -> None:
@@ -469,7 +479,7 @@ def test_a_result_that_was_changed_since_is_refused_and_untouched(
     CHANGES[form][change](uri)
     for action in (
         lambda: output.replace(running, SCHEMA, written),
-        lambda: output.append(running, SCHEMA, previous, written),
+        lambda: output.update(running, SCHEMA, previous, NO_LINES, written),
     ):
         with pytest.raises(RunError, match="something else has changed since"):
             action()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from lancestat.joins.output import result as output
@@ -12,6 +13,10 @@ from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.search.work import OutputFormat, OutputState
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("_distance", pa.float32())])
+
+
+# What an update removes where rows are only appended.
+NO_LINES = np.empty(0, np.int64)
 
 
 def rows(start: int, stop: int, tag: str = "a") -> pa.RecordBatch:
@@ -47,7 +52,7 @@ def add(form: OutputFormat, uri: str, *pieces: Sequence[pa.RecordBatch]) -> Outp
     previous = output.current(form, uri, {})
     assert previous is not None
     writer = output.begin(form, uri, "run", {})
-    return output.append(writer, SCHEMA, previous, write(writer, *pieces))
+    return output.update(writer, SCHEMA, previous, NO_LINES, write(writer, *pieces))
 
 
 def seen(form: OutputFormat, uri: str) -> pa.Table:
