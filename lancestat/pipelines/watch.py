@@ -74,7 +74,7 @@ def run_due(
         )
         nodes = execute(replace(planned, actions=due)).nodes if due else ()
     except LancestatError as error:
-        return Outcome(error=f"{error.code}: {error}")
+        return Outcome(error=f"{error.code}: {error.message}")
     ended = (node for node in nodes if node.status is not Status.DEFERRED)
     return Outcome({node.name: node.status is not Status.SUCCESS for node in ended}, blocked)
 
@@ -140,7 +140,7 @@ class Watcher:
             try:
                 error = self._round()
             except LancestatError as raised:
-                error = f"{raised.code}: {raised}"
+                error = f"{raised.code}: {raised.message}"
             if error:
                 _log.warning("%s", error)
             failures = failures + 1 if error else 0
