@@ -75,6 +75,7 @@ def watch(
     # A round plans and runs in a process of its own, so that between rounds none holds its memory.
     from lancestat.cli.main import LINE, Terminated, raise_once
     from lancestat.cli.progress import progress_display
+    from lancestat.errors import LancestatError, UsageError
     from lancestat.pipelines.watch import Watcher, answer, run_apart, run_due, sole_watcher
     from lancestat.runs.actions import Plan
     from lancestat.runs.events import EventStream
@@ -105,6 +106,13 @@ def watch(
         latest = invocation.project()
         return latest.spec, latest.nodes(select, exclude)
 
+    try:
+        project.nodes(select, exclude)
+    except UsageError:
+        raise
+    except LancestatError:
+        # Rounds report what is down until it is back. A selection of nothing would stay one.
+        pass
     line = click.get_current_context().meta[LINE]
     watcher = Watcher(
         watched,

@@ -116,7 +116,7 @@ def without_spark() -> None:
 
     from lancestat.errors import JobFailed
     from lancestat.joins.scratch.folder import scratch
-    from lancestat.joins.search.work import ROW_OFFSET
+    from lancestat.joins.search.work import ROW_ADDRESS
     from tests.joins.joined import joined, opened, rows_of
     from tests.runs.world import scan_locally
 
@@ -124,7 +124,7 @@ def without_spark() -> None:
         try:
             with scratch(os.environ[SCRATCH], f"local-{os.getpid()}") as place:
                 # Lance stores no column of the name of its own.
-                left = rows_of(work.left, None).drop_columns(ROW_OFFSET)
+                left = rows_of(work.left, None).drop_columns(ROW_ADDRESS)
                 lance.write_dataset(left, f"{place}/left.lance")
                 return joined(work)
         except (OSError, ValueError, RuntimeError) as error:

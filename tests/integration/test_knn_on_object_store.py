@@ -95,12 +95,12 @@ def test_joins_run_on_an_object_store(
 
 
 def check_no_trace(store: ObjectStore, root: str) -> None:
-    """Nothing is left in scratch, and no file but Lance's own holds anything secret."""
+    """Scratch has only what joins keep, and no file but Lance's own holds anything secret."""
     files = store.filesystem()
     path = root.removeprefix("s3://")
     listing = files.get_file_info(FileSelector(path, recursive=True))
     scratch = [file.path for file in listing if file.is_file and "/scratch/" in file.path]
-    assert scratch == []
+    assert scratch and all(path.split("/scratch/")[1].startswith("neighbours/") for path in scratch)
     for file in listing:
         if file.is_file:
             assert SECRET_KEY.encode() not in files.open_input_file(file.path).read()
@@ -128,6 +128,9 @@ def test_layouts_are_kept_on_an_object_store(
         for side in changed:
             more = rows_of(clustered(50, 3), 5000)
             write(object_store, f"{root}/{side}.lance", more, "append")
+        if stage == "extend index":
+            # A result that is there would be brought up to date without the index.
+            object_store.filesystem().delete_dir(f"{root.removeprefix('s3://')}/near.lance")
         plan = project.plan()
         [action] = plan.actions
         assert [part.name for part in action.stages][1:3] == [stage, "probe"]

@@ -303,6 +303,15 @@ def test_an_interval_is_a_duration(tmp_path: Path) -> None:
         assert "is not a duration such as 90s" in result.stderr
 
 
+def test_a_selection_of_nothing_ends_it_at_once(tmp_path: Path) -> None:
+    Watched(tmp_path)
+    command = [sys.executable, "-m", "lancestat", "watch", "--select", "nosuch"]
+    result = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (result.returncode, "LS402" in result.stderr) == (2, True), result.stderr
+
+
 def test_what_the_budget_defers_is_no_failure(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     local = {"state": "state", "spark": {"master": "local[2]"}}
