@@ -27,7 +27,7 @@ import pyarrow as pa
 from measure import processes, spark_parser, timed
 
 from lancestat import Project
-from lancestat.duplicates.grouping import components
+from lancestat.joins.duplicates.grouping import components
 from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 

@@ -37,8 +37,9 @@ from pyspark.sql.functions import col, vector_l2_distance
 import lancestat
 from lancestat.joins.action import Probe
 from lancestat.joins.knn_join import run_join
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
-from lancestat.joins.search.work import JoinRequest, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.search.work import JoinRequest, JoinWork, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.open import snapshot
 from lancestat.runs.actions import StageProgress

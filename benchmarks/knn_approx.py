@@ -30,13 +30,13 @@ import pyarrow as pa
 from measure import processes, spark_parser, timed
 
 from lancestat.joins.knn_join import run_join
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.search import cost_model
 from lancestat.joins.search.cost_model import Strategy
 from lancestat.joins.search.work import (
     JoinOutcome,
     JoinRequest,
     JoinWork,
-    OutputFormat,
     PinnedTable,
     RightContent,
     SideSource,

@@ -32,14 +32,8 @@ from measure import processes, spark_parser, timed
 from pyspark.sql import SparkSession
 
 from lancestat.joins.knn_join import run_join
-from lancestat.joins.search.work import (
-    JoinOutcome,
-    JoinRequest,
-    JoinWork,
-    OutputFormat,
-    PinnedTable,
-    SideSource,
-)
+from lancestat.joins.record import OutputFormat
+from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.open import snapshot
 from lancestat.spark.session import start_session

@@ -37,17 +37,11 @@ from knn_approx import (
 from measure import processes, spark_parser
 
 from lancestat.joins.knn_join import run_join
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.search import ExactSearch
-from lancestat.joins.search.work import (
-    JoinOutcome,
-    JoinRequest,
-    JoinWork,
-    OutputFormat,
-    PinnedTable,
-    SideSource,
-)
+from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.open import snapshot
 from lancestat.spark.session import start_session

@@ -29,14 +29,8 @@ from knn import multiply, pinned, table, vectors
 from measure import processes, spark_parser, timed
 
 from lancestat.joins.knn_join import run_join
-from lancestat.joins.search.work import (
-    JoinOutcome,
-    JoinRequest,
-    JoinWork,
-    OutputFormat,
-    SelfPairs,
-    SideSource,
-)
+from lancestat.joins.record import OutputFormat
+from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, SelfPairs, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.spark.session import start_session
 from lancestat.spec.knn_join import MOST_PAIRS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lancestat.duplicates.node import DuplicatesNodes
+from lancestat.joins.duplicates.node import DuplicatesNodes
 from lancestat.joins.node import JoinNodes
 from lancestat.runs.node import NodeTypes
 from lancestat.spec.model import NodeKind, Target

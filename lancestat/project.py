@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from lancestat.query.read.relation import Attachment
     from lancestat.query.table import DeclaredTables
+    from lancestat.query.workload.advice import Advice
     from lancestat.report.checks import CheckReport
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
@@ -60,13 +61,12 @@ if TYPE_CHECKING:
     from lancestat.runs.observe import Observer
     from lancestat.runs.plan_file import PlanStore
     from lancestat.runs.result import PastRun, RunResult, UnfinishedNodes
+    from lancestat.state.garbage import GarbageReport
     from lancestat.state.history import HistoryPoint
-    from lancestat.state.retention import GarbageReport
     from lancestat.state.store import LanceState
     from lancestat.tables.judgement import TableAssessment
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
-    from lancestat.workload.advice import Advice
 
 
 _log = logging.getLogger("lancestat.project")
@@ -522,7 +522,7 @@ class Project:
             spark: A classic session.
         """
         from lancestat.query.read.relation import Attachment
-        from lancestat.workload.query_log import record_queries
+        from lancestat.query.workload.query_log import record_queries
 
         check_session("spark", spark)
         folder = self._declared.target.query_log
@@ -550,7 +550,7 @@ class Project:
             spark: A classic session.
         """
         from lancestat.query.read.session_catalogs import detach
-        from lancestat.workload.query_log import stop_recording
+        from lancestat.query.workload.query_log import stop_recording
 
         views = [table.name for table in self.spec.tables]
         detach(spark, tuple(self._declared.target.catalogs), views)
@@ -728,10 +728,10 @@ class Project:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
             NoQueryLog: There are no paths, and the target does not `listen`, or has recorded none.
         """
+        from lancestat.query.workload.advice import Advice, propose
+        from lancestat.query.workload.spark_events import read_workload
+        from lancestat.query.workload.tables import declared_names, known_tables
         from lancestat.state.values import canonical_uri
-        from lancestat.workload.advice import Advice, propose
-        from lancestat.workload.spark_events import read_workload
-        from lancestat.workload.tables import declared_names, known_tables
 
         check_whole("min_queries", min_queries, 1)
         is_factor = is_number(min_q_error) and min_q_error >= 1
@@ -869,9 +869,9 @@ class Project:
         folder = self.spec.target.query_log
         if folder is None or not Path(folder).exists():
             return {}
+        from lancestat.query.workload.spark_events import read_workload
+        from lancestat.query.workload.tables import declared_names
         from lancestat.runs.discover import located
-        from lancestat.workload.spark_events import read_workload
-        from lancestat.workload.tables import declared_names
 
         scanned = read_workload([Path(folder)]).workload.tables
         spec, _ = located(self.spec, ())

@@ -45,9 +45,9 @@ def advise(
     and the order of keys stay. Nothing of a query is shown or kept but the names of tables and
     columns.
     """
+    from lancestat.query.workload.changes import with_changes, write_files
     from lancestat.spec.files import Folder
     from lancestat.spec.load import load_project
-    from lancestat.workload.changes import with_changes, write_files
 
     project = invocation.project()
     advice = project.advise(paths, min_queries=min_queries, min_q_error=min_q_error)

@@ -26,8 +26,7 @@ from lancestat.spark.jvm import find_archive, find_java, user_sharing_option
 from lancestat.spark.package import require_same_versions
 from lancestat.spark.session import remote_of, running_session, start_session, uses_package
 from lancestat.spark.versions import is_connect
-from lancestat.spec.model import tables_of
-from lancestat.spec.source import is_stand_in
+from lancestat.spec.model import is_stand_in, tables_of
 from lancestat.version import __version__
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from lancestat.joins.record import (
     InputRecord,
     JoinCounts,
     JoinRecord,
+    OutputFormat,
 )
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy
-from lancestat.joins.search.work import JoinWork, OutputFormat, Scope
+from lancestat.joins.search.work import JoinWork, Scope
 from lancestat.redact import redact_line
 from lancestat.runs.actions import NodeAction, Reason, Stage, Verb, action_summary
 from lancestat.runs.result import NodeResult

@@ -17,6 +17,7 @@ from lancestat.arguments import check, is_number, is_whole
 from lancestat.errors.base import did_you_mean
 from lancestat.errors.codes import InvalidArgument, SidesDiffer
 from lancestat.joins.planner import plan_join
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.scratch.folder import scratch as scratch_folder
 from lancestat.joins.scratch.folder import scratch_root
@@ -30,7 +31,6 @@ from lancestat.joins.search.work import (
     JoinRequest,
     JoinWork,
     Mode,
-    OutputFormat,
     OutputNames,
     SideSource,
     output_names,

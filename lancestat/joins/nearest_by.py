@@ -25,6 +25,7 @@ from lancestat.errors import (
     VectorLengthMismatch,
 )
 from lancestat.joins.knn_join import rows_and_place, run_join
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.scratch.folder import scratch as scratch_folder
 from lancestat.joins.scratch.folder import scratch_root
 from lancestat.joins.search.cost_model import JoinSize, Strategy, choose
@@ -34,7 +35,6 @@ from lancestat.joins.search.work import (
     JoinKind,
     JoinRequest,
     JoinWork,
-    OutputFormat,
     OutputNames,
     SideSource,
 )

@@ -23,7 +23,7 @@ from lancestat.formats import count
 from lancestat.joins.action import SIDES, BuildIndex, ExtendIndex, JoinAction, JoinFigures
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinAssessment, decide_join
-from lancestat.joins.record import JoinRecord, decode_record
+from lancestat.joins.record import JoinRecord, OutputFormat, OutputState, decode_record
 from lancestat.joins.scratch.folder import known_roots
 from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore, owner_prefix
@@ -34,7 +34,7 @@ from lancestat.joins.scratch.kept_neighbours import (
     neighbours_prefix,
 )
 from lancestat.joins.search.cost_model import KeptIndex
-from lancestat.joins.search.work import OutputFormat, OutputState, RightContent, output_names
+from lancestat.joins.search.work import RightContent, output_names
 from lancestat.joins.sides import (
     JoinInput,
     JoinSide,
@@ -60,7 +60,7 @@ from lancestat.spec.model import (
     local_cores,
     node_digest,
 )
-from lancestat.state.retention import GarbageReport
+from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
 from lancestat.state.values import canonical_uri, join_identity
 

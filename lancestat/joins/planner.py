@@ -24,7 +24,7 @@ from lancestat.joins.action import (
     Probe,
     ReuseIndex,
 )
-from lancestat.joins.record import Accuracy, InputRecord, JoinRecord
+from lancestat.joins.record import Accuracy, InputRecord, JoinRecord, OutputFormat, OutputState
 from lancestat.joins.scratch.kept_neighbours import NeighboursManifest
 from lancestat.joins.search.cost_model import (
     BLOCK_FLOPS,
@@ -43,8 +43,6 @@ from lancestat.joins.search.work import (
     JoinKind,
     JoinRequest,
     JoinWork,
-    OutputFormat,
-    OutputState,
     Scope,
     exact_request,
     scope_request,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from lancestat import codec
 from lancestat.codec import Instant
+from lancestat.formats import StringEnum
 from lancestat.state.values import StoredRecord, join_identity
-
-if TYPE_CHECKING:
-    from lancestat.joins.search.work import OutputState
 
 Rows = TypeVar("Rows", bound="int | None", covariant=True)
 
@@ -129,9 +127,33 @@ class InputRecord:
     unproven: tuple[str, ...] | None = None
 
 
+class OutputFormat(StringEnum):
+    """The formats of results."""
+
+    LANCE = "lance"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputState:
+    """The identity of a result that was written.
+
+    For Lance `version` is the one that the commit made and `digest` is over the fragments, so that
+    commits which leave rows alone do no harm; for Parquet `generation` names the folder that the
+    link points to and `digest` is over names and sizes of its files.
+    """
+
+    format: OutputFormat
+    uri: str
+    rows: int
+    digest: str
+    version: int | None = None
+    generation: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ResultRecord:
-    """The identity of a join's result where it was written (`search.work.OutputState`)."""
+    """The identity of a join's result where it was written (`OutputState`)."""
 
     rows: int
     digest: str

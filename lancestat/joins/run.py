@@ -33,12 +33,13 @@ from lancestat.joins.record import (
     Accuracy,
     JoinGroups,
     JoinRecord,
+    OutputFormat,
     ResultRecord,
     history_figures,
     stored_record,
 )
 from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
-from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Scope
+from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
 from lancestat.lake.catalogs import declare
 from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action, OnStage, StageProgress

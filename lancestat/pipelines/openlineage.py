@@ -73,8 +73,7 @@ from lancestat.runs.execute import stored_result
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeCheck, NodeResult, RunResult, Status
 from lancestat.spec.catalog import table_name_of
-from lancestat.spec.model import Duplicates, KnnJoin, KnnSide, Node, ProjectSpec, Table
-from lancestat.spec.source import is_source
+from lancestat.spec.model import Duplicates, KnnJoin, KnnSide, Node, ProjectSpec, Table, is_source
 from lancestat.state.values import canonical_uri
 from lancestat.tables.judgement import TableAssessment, assess
 from lancestat.tables.node import look_back

@@ -10,7 +10,7 @@ from lancestat.presentation import views
 from lancestat.presentation.terminal import paint, table
 
 if TYPE_CHECKING:
-    from lancestat.workload.advice import Advice, Proposal
+    from lancestat.query.workload.advice import Advice, Proposal
 
 _MOST_NAMED = 20
 HEAD = ("table", "change", "columns", "evidence", "first read")

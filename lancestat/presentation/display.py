@@ -26,6 +26,7 @@ from lancestat.presentation.results import (
 )
 from lancestat.presentation.terminal import unpainted, width
 from lancestat.presentation.text import FORMAT as TEXT
+from lancestat.query.workload.advice import Advice
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
 from lancestat.report.checks import CheckReport
 from lancestat.report.gather import (
@@ -42,10 +43,9 @@ from lancestat.report.values import ProjectReport
 from lancestat.review.values import Diff
 from lancestat.runs.actions import Plan
 from lancestat.runs.result import RunResult, planned
-from lancestat.state.retention import GarbageReport
+from lancestat.state.garbage import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from lancestat.tables.unpublish import UnpublishResult
-from lancestat.workload.advice import Advice
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,6 +18,7 @@ from lancestat.version import __version__
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
+    from lancestat.query.workload.advice import Proposal
     from lancestat.report.values import NodeReport
     from lancestat.review.values import (
         ColumnsChange,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from lancestat.runs.result import PastRun
     from lancestat.spec.model import Node
     from lancestat.tables.relations import Relations
-    from lancestat.workload.advice import Proposal
 
 FORMAT_VERSION = 1
 

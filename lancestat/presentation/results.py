@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from lancestat.report.values import ProjectReport
     from lancestat.runs.result import PastRun
     from lancestat.spec.model import ProjectSpec
+    from lancestat.state.garbage import GarbageReport
     from lancestat.state.history import HistoryPoint
-    from lancestat.state.retention import GarbageReport
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishedNode, UnpublishResult
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.query.sql.comparison import Comparison
     from lancestat.query.sql.explanation import PlanExplanation
+    from lancestat.query.workload.advice import Advice
     from lancestat.report.checks import CheckReport
     from lancestat.report.rows import Row
     from lancestat.report.tables import TableFigures
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from lancestat.spec.model import Node, Policy, Source
     from lancestat.state.history import HistoryPoint
     from lancestat.tables.table_status import TableStatus
-    from lancestat.workload.advice import Advice
 
 # In the order in which help lists them; a module is imported when its format is asked for.
 FORMATS = {

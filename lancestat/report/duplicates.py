@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.duplicates.action import DuplicatesFigures
-from lancestat.duplicates.node import record_of
-from lancestat.duplicates.record import DuplicatesRecord
+from lancestat.joins.duplicates.action import DuplicatesFigures
+from lancestat.joins.duplicates.node import record_of
+from lancestat.joins.duplicates.record import DuplicatesRecord
 from lancestat.report.joins import RESULTS
 from lancestat.report.values import (
     NodeReport,

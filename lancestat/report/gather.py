@@ -10,9 +10,9 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lancestat.duplicates.action import COUNTS, DuplicatesFigures
 from lancestat.formats import StringEnum
 from lancestat.joins.action import JoinFigures
+from lancestat.joins.duplicates.action import COUNTS, DuplicatesFigures
 from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.lake.snapshot import Snapshot
 from lancestat.nodes import NODE_TYPES

@@ -31,8 +31,8 @@ from lancestat.runs.discover import FoundTable, found_tables, listed_places, loc
 from lancestat.runs.node import N_contra, NodeRecord, NodeType, NodeTypes, read_uris
 from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import TableName
-from lancestat.spec.model import Node, ProjectSpec, Source, Table, results_of
-from lancestat.spec.source import DEFAULT_NAME, is_source
+from lancestat.spec.model import Node, ProjectSpec, Source, Table, is_source, results_of
+from lancestat.spec.source import DEFAULT_NAME
 from lancestat.spec.source import SCHEME as SOURCE_SCHEME
 from lancestat.state.store import StateReader
 from lancestat.state.values import PartialIndex, canonical_uri

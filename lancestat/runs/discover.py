@@ -32,10 +32,12 @@ from lancestat.spec.model import (
     ProjectSpec,
     Source,
     Table,
+    is_source,
+    is_stand_in,
     tables_of,
 )
 from lancestat.spec.names import folded
-from lancestat.spec.source import SCHEME, is_source, is_stand_in
+from lancestat.spec.source import SCHEME
 from lancestat.state.store import StateReader
 from lancestat.state.values import canonical_uri, table_identity
 

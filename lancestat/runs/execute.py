@@ -74,8 +74,8 @@ from lancestat.spark.session import RunSession, uses_package
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import query_variables
+from lancestat.state.garbage import GarbageReport, collect_state_garbage
 from lancestat.state.history import HistoryPoint
-from lancestat.state.retention import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState
 from lancestat.state.values import NodeRun, RunRecord
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.runs.execute import RunContext
-    from lancestat.state.retention import GarbageReport
+    from lancestat.state.garbage import GarbageReport
 
 N_contra = TypeVar("N_contra", bound=Node, contravariant=True)
 

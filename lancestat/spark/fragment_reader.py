@@ -10,6 +10,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from lancestat.errors import DatasetDamaged, UnsupportedDataset
 from lancestat.lake.error_mapping import is_error_or_panic
@@ -241,6 +242,14 @@ _ADDRESS = "_rowaddr"
 # An address is the id of a fragment, and in its last bits the offset of the row in it.
 ROW_BITS = 32
 ROW_OF_ADDRESS = (1 << ROW_BITS) - 1
+
+
+def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArray[np.int64]:
+    """Return where the rows of a fragment that pass a filter lie in it, ascending."""
+    table = fragment.scanner(columns=[], filter=filter, with_row_address=True).to_table()
+    addresses: NDArray[np.int64] = table.column(_ADDRESS).to_numpy().astype(np.int64)
+    # A scan by way of a scalar index may come in the index's order.
+    return np.sort(addresses & ROW_OF_ADDRESS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from lancestat.spec.knn_join import KnnSide as KnnSide
 from lancestat.spec.monitors import MONITORS, Monitor, with_shared
 from lancestat.spec.relations import CommonValues as CommonValues
 from lancestat.spec.relations import Reference as Reference
+from lancestat.spec.source import SCHEME
 from lancestat.spec.source import Source as Source
 from lancestat.spec.table import ColumnPattern as ColumnPattern
 from lancestat.spec.table import ColumnRule as ColumnRule
@@ -68,6 +69,16 @@ from lancestat.spec.table import StaleBounds as StaleBounds
 from lancestat.spec.table import Table as Table
 
 Node = Table | KnnJoin | Duplicates
+
+
+def is_stand_in(node: Node) -> bool:
+    """Whether a node stands for a source, or for a table that a source should have."""
+    return node.dataset_uri.startswith(SCHEME)
+
+
+def is_source(node: Node) -> bool:
+    """Whether a node stands for a source; names of other nodes have no colon."""
+    return is_stand_in(node) and ":" in node.name
 
 
 def tables_of(nodes: Iterable[Node]) -> tuple[Table, ...]:

@@ -35,7 +35,7 @@ from lancestat.spec.table import ColumnSelection, Freshness, NodeKind, Policy, P
 from lancestat.spec.template import TemplateScope
 
 if TYPE_CHECKING:
-    from lancestat.spec.model import Node
+    pass
 
 SCHEME = "source://"
 """The scheme of what stands for a source, or for a table that it should have."""
@@ -208,16 +208,6 @@ class Source:
 
 
 _MOST_LETTERS: int = NAME.keywords["maxLength"]
-
-
-def is_stand_in(node: Node) -> bool:
-    """Whether a node stands for a source, or for a table that a source should have."""
-    return node.dataset_uri.startswith(SCHEME)
-
-
-def is_source(node: Node) -> bool:
-    """Whether a node stands for a source; names of other nodes have no colon."""
-    return is_stand_in(node) and ":" in node.name
 
 
 def _is_any(text: str, patterns: Iterable[str]) -> bool:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lancestat import display
-from lancestat.formats import count
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.history import past_history_ids
 from lancestat.state.partials import FieldSets, past_summary_ids, split_fingerprints, tables_filter
-from lancestat.state.proofs import remove_proofs
 from lancestat.state.run_records import newest_record_positions, newest_run_rows
-from lancestat.state.stored_table import LAYOUT, DatasetLocation, Kind, StoredTable, commit_order
+from lancestat.state.stored_table import Kind, StoredTable, commit_order
 
 if TYPE_CHECKING:
     from lance import LanceDataset
-
-    from lancestat.state.store import LanceState
 
 
 # Superseded rows kept per table at least, so that going back to a recent version costs no scan.
@@ -210,170 +204,3 @@ def _past_run_ids(dataset: LanceDataset) -> list[int]:
     is_retained[newest_record_positions(dataset)] = True
     ids = dataset.to_table(columns=["id"]).column("id").to_numpy()
     return [int(row) for row in ids[~is_retained]]
-
-
-# Folders with files that a commit names; what Lance writes on its own behalf it cleans up itself.
-_OF_COMMITS = ("data/", "_deletions/")
-
-
-@dataclass(frozen=True, slots=True)
-class GarbageReport:
-    """The garbage that was removed, or would be. It prints as `lancestat gc` does.
-
-    `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
-    nodes of runs. `generations_dropped` counts datasets. `bytes` is their size, of rows by their
-    share; on object stores it excludes whole datasets. `scratch_dropped` counts folders of killed
-    joins, `scratch_left` those with scratch's marker that could not be removed, and
-    `indexes_dropped` kept IVF indexes of right sides.
-    """
-
-    partials_dropped: int
-    runs_dropped: int
-    generations_dropped: int
-    bytes: int
-    scratch_dropped: int = 0
-    scratch_left: int = 0
-    indexes_dropped: int = 0
-    is_dry_run: bool = field(default=False, compare=False)
-
-    def __repr__(self) -> str:
-        counts = {
-            "sets of partials": self.partials_dropped,
-            "run entries": self.runs_dropped,
-            "datasets": self.generations_dropped,
-            "scratch folders": self.scratch_dropped,
-            "indexes": self.indexes_dropped,
-        }
-        parts = [f"{count(number)} {what}" for what, number in counts.items() if number]
-        verb = "would remove" if self.is_dry_run else "removed"
-        return display.summary(self, f"{verb} {', '.join(parts) or 'nothing'}")
-
-    __str__ = display.as_text
-
-
-def collect_state_garbage(
-    state: LanceState,
-    declared: frozenset[str],
-    dry_run: bool,
-    *,
-    target: str | None = None,
-    nodes: Collection[str] = (),
-) -> GarbageReport:
-    """Remove what the state holds of tables that are not `declared`, and superseded datasets.
-
-    `declared` are the identities of all declared tables and joins. Of a `target`, what nodes
-    recorded without a table goes too, unless they are in `nodes`, the names of all its nodes and
-    sources.
-    """
-    undeclared = [
-        (stored, *_undeclared(stored, declared, target, nodes)) for stored in state.tables
-    ]
-    dropped = {stored.kind: len(ids) for stored, ids, _ in undeclared}
-    superseded = list(_superseded(state))
-    with state.folder.reached():
-        generations = sum(state.folder.storage.size_bytes(location.path) for location in superseded)
-    report = GarbageReport(
-        partials_dropped=dropped[Kind.PARTIALS] + dropped[Kind.SUMMARIES],
-        runs_dropped=dropped[Kind.RUNS] + dropped[Kind.HISTORY],
-        generations_dropped=len(superseded),
-        is_dry_run=dry_run,
-        bytes=sum(size_bytes for _, _, size_bytes in undeclared) + generations,
-    )
-    if dry_run:
-        return report
-    if any(stored.location() for stored in state.tables):
-        with state.writing():
-            for stored, ids, _ in undeclared:
-                if ids:
-                    drop_rows(stored, ids)
-                    compact(stored, every_fragment=True)
-                stored.remove_old_versions(state.retention)
-    with state.folder.reached():
-        for location in superseded:
-            state.folder.storage.remove(location.path)
-    for stored in state.tables:
-        _remove_uncommitted(state, stored)
-    remove_proofs(state.folder, declared)
-    return report
-
-
-def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
-    """Remove the files of a dataset that existed when no writer ran, and that no version names.
-
-    The order matters: files are listed first, which excludes those of later writers; then nothing
-    is removed while a writer runs; then versions are read, which name the files of writers that
-    ended since.
-    """
-    location = stored.location()
-    if location is None:
-        return
-    folder = state.folder
-    with folder.reached():
-        paths = folder.storage.all_files(location.path)
-    files = {path for path in paths if path.startswith(_OF_COMMITS)}
-    if state.writers.may_be_held():
-        return
-    named = stored.read(_named_files, None, latest=True)
-    if named is not None:
-        with folder.reached():
-            for path in sorted(files - named):
-                folder.storage.remove_file(f"{location.path}/{path}")
-
-
-def _named_files(dataset: LanceDataset) -> set[str] | None:
-    """The data and deletion files of all versions that there are."""
-    named: set[str] = set()
-    for version in dataset.versions():
-        for fragment in dataset.checkout_version(version["version"]).get_fragments():
-            named.update(f"data/{file.path}" for file in fragment.metadata.files)
-            deleted = fragment.deletion_file()
-            if deleted is not None:
-                named.add(deleted)
-    return named
-
-
-def _undeclared(
-    stored: StoredTable, declared: frozenset[str], target: str | None, nodes: Collection[str]
-) -> tuple[list[int], int]:
-    """Return the ids of rows of what is not declared, and their share of the dataset's bytes."""
-
-    def read(dataset: LanceDataset) -> tuple[list[int], int]:
-        has_target = target is not None and stored.kind is Kind.RUNS
-        rows = dataset.to_table(
-            columns=["id", "table", *(("target", "node") if has_target else ())]
-        ).to_pylist()
-        ids = [row["id"] for row in rows if not _is_declared(row, declared, target, nodes)]
-        sizes = (
-            file.file_size_bytes or 0
-            for fragment in dataset.get_fragments()
-            for file in fragment.metadata.files
-        )
-        return ids, sum(sizes) * len(ids) // max(len(rows), 1)
-
-    nothing: tuple[list[int], int] = [], 0
-    return stored.read(read, nothing, latest=True)
-
-
-def _is_declared(
-    row: Mapping[str, Any], declared: frozenset[str], target: str | None, nodes: Collection[str]
-) -> bool:
-    if row["table"] is not None:
-        return row["table"] in declared
-    node = row.get("node")
-    return node is None or row["target"] != target or node in nodes
-
-
-def _superseded(state: LanceState) -> Iterable[DatasetLocation]:
-    """Datasets of older layouts, of older generations, and those set aside.
-
-    The newest generation stays even when it does not open for lack of a manifest: another run may
-    be creating it.
-    """
-    for layout in state.folder.layouts():
-        if layout < LAYOUT:
-            yield from state.folder.locations(layout)
-    locations = state.folder.locations()
-    for stored in state.tables:
-        of_kind = [location for location in locations if location.kind is stored.kind]
-        yield from of_kind[:-1]
-        yield from (location for location in of_kind[-1:] if stored.is_aside(location))

@@ -47,7 +47,6 @@ from lancestat.tables.wire import (
 if TYPE_CHECKING:
     from lance import LanceDataset, LanceOperation
 
-    from lancestat.tables.action import TableVersion
     from lancestat.tables.stored import TableRecord
 
 
@@ -207,11 +206,12 @@ class Carrier(ABC):
 
     @abstractmethod
     def publish(
-        self, table: TableVersion, entries: Texts, *, run: str, options: Texts, even_late: bool
+        self, pin: Pin, config: Texts, entries: Texts, *, run: str, options: Texts, even_late: bool
     ) -> Pin | None:
         """Keep the entries of a table, and return the version that they stand for.
 
-        None where nothing stands, since the table has moved on meanwhile: it is planned again.
+        None where nothing stands, since the table has moved on meanwhile: it is planned again. The
+        table was read at `pin`, where its manifest had `config`.
 
         `entries` have the tag of `tag`; `even_late` is to publish although the table has moved on.
 
@@ -248,14 +248,13 @@ class ManifestCarrier(Carrier):
         return snapshot.config
 
     def publish(
-        self, table: TableVersion, entries: Texts, *, run: str, options: Texts, even_late: bool
+        self, pin: Pin, config: Texts, entries: Texts, *, run: str, options: Texts, even_late: bool
     ) -> Pin | None:
         """Commit the entries, unless the manifest of the version that was read has them."""
-        config = table.config
-        is_tagged = config.get(COMPUTED_AT_VERSION) == str(table.version)
+        is_tagged = config.get(COMPUTED_AT_VERSION) == str(pin.version)
         if is_tagged and same_statistics(config, entries) and not is_altered(config):
-            return table.pin
-        change = publication(table.pin, entries, config, run)
+            return pin
+        change = publication(pin, entries, config, run)
         landing = commit(change, storage_options=options, even_late=even_late)
         match landing:
             case Landed(is_late=False):
@@ -284,10 +283,10 @@ class StateCarrier(Carrier):
         return tagged(record.values, record.version)
 
     def publish(
-        self, table: TableVersion, entries: Texts, *, run: str, options: Texts, even_late: bool
+        self, pin: Pin, config: Texts, entries: Texts, *, run: str, options: Texts, even_late: bool
     ) -> Pin | None:
         """Return the version that was read: the run's record keeps the entries."""
-        return table.pin
+        return pin
 
     def is_of(self, entries: Texts, record: TableRecord | None, base: Snapshot) -> bool:
         """Whether the record was made from the very version."""

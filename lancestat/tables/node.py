@@ -25,9 +25,8 @@ from lancestat.runs.discover import require_sole_writer
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer
 from lancestat.spark.session import in_process_bytes
-from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target
-from lancestat.spec.source import is_source
-from lancestat.state.retention import GarbageReport
+from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target, is_source
+from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
 from lancestat.state.values import table_identity
 from lancestat.tables.coverage import Rewritten

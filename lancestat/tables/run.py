@@ -293,7 +293,8 @@ class TableWorkspace:
         assert self.record is not None, "statistics are made before they are published"
         carrier = CARRIERS[stage.publish]
         landed = carrier.publish(
-            self.table,
+            self.table.pin,
+            self.table.config,
             self.record.values,
             run=self._context.run_id,
             options=self._context.options.of(self.table.uri),

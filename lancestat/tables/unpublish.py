@@ -20,8 +20,7 @@ from lancestat.redact import Audience
 from lancestat.runs.discover import located, require_sole_writer
 from lancestat.runs.execute import MAX_ATTEMPTS, THREADS, known_error
 from lancestat.runs.result import NodeFailure, Status, nodes_failed
-from lancestat.spec.model import Node, ProjectSpec, Publish, Table
-from lancestat.spec.source import is_source
+from lancestat.spec.model import Node, ProjectSpec, Publish, Table, is_source
 from lancestat.tables.carriers import EntriesChange, commit, removal
 from lancestat.tables.wire import (
     Writer,

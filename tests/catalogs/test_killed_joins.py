@@ -17,7 +17,7 @@ import pytest
 
 from lancestat.errors import UnannouncedVersion
 from lancestat.joins.output import result as output
-from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.catalogs import LocatedTable, declare
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import served

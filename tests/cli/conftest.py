@@ -16,7 +16,7 @@ from lancestat.runs.events import Listener
 from lancestat.runs.result import RunResult
 from lancestat.spec.graph import select as select_nodes
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
-from lancestat.state.retention import GarbageReport
+from lancestat.state.garbage import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from tests.tables.plans import plan as make_plan
 

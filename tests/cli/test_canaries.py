@@ -21,7 +21,7 @@ from lancestat.spec.model import node_digest
 from lancestat.state.values import RunRecord
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
 from tests.cli.conftest import Lancestat
-from tests.workload.logs import operator, scan, write_log
+from tests.query.workload.logs import operator, scan, write_log
 
 # Commands whose output stays private, and commands whose output may be published.
 PERSONAL = (

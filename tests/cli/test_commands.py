@@ -12,7 +12,7 @@ from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.runs.result import NodeResult, RunInterrupted, RunResult, Status, failed, interrupted
-from lancestat.state.retention import GarbageReport
+from lancestat.state.garbage import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from lancestat.tables.wire import PublishedColumn
 from tests.cli.conftest import FakeProject, Lancestat

@@ -12,8 +12,9 @@ import lancestat
 from lancestat.errors import LancestatError
 from lancestat.joins import planner as join_planner
 from lancestat.joins.knn_join import run_join
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.search.cost_model import Decision, Strategy
-from lancestat.joins.search.work import JoinRequest, JoinWork, OutputFormat, SideSource
+from lancestat.joins.search.work import JoinRequest, JoinWork, SideSource
 from lancestat.joins.spark import engine, job, sides
 from lancestat.joins.spark.engine import Engine
 from lancestat.spark.session import start_session

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat.project import Project
-from lancestat.workload.advice import Change
-from lancestat.workload.queries import ColumnUse, Role
-from lancestat.workload.spark_events import LogReader, read_workload
+from lancestat.query.workload.advice import Change
+from lancestat.query.workload.queries import ColumnUse, Role
+from lancestat.query.workload.spark_events import LogReader, read_workload
 from tests.examples import sample
 from tests.interpreted import short_lived
 from tests.runs.world import write_project

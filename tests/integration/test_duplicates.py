@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat import Project
-from lancestat.duplicates.action import DuplicatesFigures
-from tests.duplicates.shop import brute
+from lancestat.joins.duplicates.action import DuplicatesFigures
 from tests.interpreted import short_lived
+from tests.joins.duplicates.shop import brute
 from tests.runs.world import write_project
 
 if TYPE_CHECKING:
@@ -120,13 +120,13 @@ def test_groups_are_those_of_all_pairs(
 
 KILLED = """
 import os, signal, sys
-import lancestat.duplicates.run
+import lancestat.joins.duplicates.run
 from lancestat import Project
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-setattr(lancestat.duplicates.run, sys.argv[2], die)
+setattr(lancestat.joins.duplicates.run, sys.argv[2], die)
 project = Project.load(sys.argv[1])
 project.run(project.plan())
 """

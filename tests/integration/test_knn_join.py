@@ -13,6 +13,7 @@ import pytest
 
 from lancestat.errors import UsageError
 from lancestat.joins.knn_join import run_join
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.metrics import L2, metric_named
 from lancestat.joins.search.work import (
@@ -21,7 +22,6 @@ from lancestat.joins.search.work import (
     JoinOutcome,
     JoinRequest,
     JoinWork,
-    OutputFormat,
     Scope,
     SideSource,
 )

@@ -16,7 +16,8 @@ from pyarrow import parquet
 from lancestat.errors import LancestatError, Location
 from lancestat.joins.action import JoinAction
 from lancestat.joins.knn_join import run_join
-from lancestat.joins.search.work import JoinRequest, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.record import OutputFormat
+from lancestat.joins.search.work import JoinRequest, JoinWork, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.sides import plain_query, query_rows
 from lancestat.lake.open import snapshot

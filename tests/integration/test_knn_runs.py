@@ -24,8 +24,9 @@ from pyarrow import parquet
 from lancestat import Project
 from lancestat.errors import RunError
 from lancestat.joins.action import JoinAction
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.run import JoinEvaluation, JoinOpener
-from lancestat.joins.search.work import JoinWork, OutputFormat
+from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.lake.open import snapshot
 from lancestat.query.predicates.filter import parse_filter

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat
-from lancestat.workload.query_log import record_queries, stop_recording
+from lancestat.query.workload.query_log import record_queries, stop_recording
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

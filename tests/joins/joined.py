@@ -28,7 +28,7 @@ from lancestat.joins.action import (
 )
 from lancestat.joins.node import JoinNodes
 from lancestat.joins.output import result as output
-from lancestat.joins.record import Accuracy, JoinCounts
+from lancestat.joins.record import Accuracy, JoinCounts, OutputState
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.cost_model import JoinSize, Strategy
@@ -37,7 +37,6 @@ from lancestat.joins.search.work import (
     JoinKind,
     JoinOutcome,
     JoinWork,
-    OutputState,
     PinnedTable,
     Scope,
     SideSource,

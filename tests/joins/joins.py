@@ -10,17 +10,17 @@ from unittest.mock import patch
 from lancestat.errors import Location, SideColumnMissing
 from lancestat.joins.action import JoinAction, JoinFigures
 from lancestat.joins.planner import JoinAssessment, decide_join
-from lancestat.joins.record import JoinCounts, JoinGroups, JoinRecord, ResultRecord
-from lancestat.joins.scratch.kept_neighbours import NeighboursManifest, PinnedVersion
-from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.joins.search.work import (
-    FragmentState,
-    JoinRequest,
+from lancestat.joins.record import (
+    JoinCounts,
+    JoinGroups,
+    JoinRecord,
     OutputFormat,
     OutputState,
-    PinnedTable,
-    SideSource,
+    ResultRecord,
 )
+from lancestat.joins.scratch.kept_neighbours import NeighboursManifest, PinnedVersion
+from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
+from lancestat.joins.search.work import FragmentState, JoinRequest, PinnedTable, SideSource
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent, rows_digest
 from lancestat.lake.snapshot import Pin

@@ -38,7 +38,7 @@ from lancestat.runs.result import (
     Status,
     UnfinishedNodes,
 )
-from lancestat.state.retention import GarbageReport
+from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import open_state
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.unpublish import UnpublishedNode, UnpublishReason, UnpublishResult

@@ -22,6 +22,7 @@ from lancestat import Project
 from lancestat.cli.main import cli
 from lancestat.errors import InvalidArgument, InvalidProject
 from lancestat.joins.action import JoinFigures
+from lancestat.query.workload.query_log import QueryEvent
 from lancestat.report.values import Health
 from lancestat.runs.actions import Action, Deferred, Dependent, Plan, Reason, table_figures
 from lancestat.runs.budget import Allowance, within_budget
@@ -29,7 +30,6 @@ from lancestat.runs.result import NodeResult, RunResult, Status
 from lancestat.spec.budget import NO_BUDGET, Budget
 from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanRange, ScanTask
 from lancestat.tables.wire import unstamped
-from lancestat.workload.query_log import QueryEvent
 from tests.runs.world import orders, write_project
 
 

@@ -18,7 +18,7 @@ from lancestat.joins.action import (
     Probe,
 )
 from lancestat.joins.planner import plan_join
-from lancestat.joins.record import JoinCounts
+from lancestat.joins.record import JoinCounts, OutputFormat, OutputState
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.search.cost_model import Decision, JoinSize, KeptIndex, Strategy
 from lancestat.joins.search.work import (
@@ -26,8 +26,6 @@ from lancestat.joins.search.work import (
     JoinOutcome,
     JoinRequest,
     JoinWork,
-    OutputFormat,
-    OutputState,
     PinnedTable,
     RightContent,
     Scope,

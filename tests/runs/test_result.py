@@ -24,9 +24,9 @@ from lancestat.joins.action import (
     Probe,
     ReuseIndex,
 )
-from lancestat.joins.record import JOIN_MEASURES, Accuracy, JoinCounts
+from lancestat.joins.record import JOIN_MEASURES, Accuracy, JoinCounts, OutputFormat
 from lancestat.joins.search.cost_model import Strategy
-from lancestat.joins.search.work import OutputFormat, Scope
+from lancestat.joins.search.work import Scope
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Pin, Snapshot
 from lancestat.nodes import NODE_TYPES

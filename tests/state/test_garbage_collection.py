@@ -10,10 +10,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.state.retention import (
-    GarbageReport,
-    collect_state_garbage,
-)
+from lancestat.state.garbage import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun
 from lancestat.tables.stored import add_partials, table_records

@@ -28,7 +28,7 @@ from lancestat.joins.record import (
     decode_record,
     stored_record,
 )
-from lancestat.state.retention import collect_state_garbage
+from lancestat.state.garbage import collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun, RunRecord, join_identity
 from lancestat.tables.stored import stored_record as stored_table

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import StateError
+from lancestat.state.garbage import GarbageReport, collect_state_garbage
 from lancestat.state.partials import block_keys
-from lancestat.state.retention import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.tables.stored import (
     add_partials,

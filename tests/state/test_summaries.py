@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancestat.state.garbage import collect_state_garbage
 from lancestat.state.partials import block_keys, decode_summary, encode_summary
-from lancestat.state.retention import collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import BlockKey, SummaryBlock, TableSummary
 from lancestat.tables.stored import add_summary, read_blocks

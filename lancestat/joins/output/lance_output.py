@@ -34,7 +34,7 @@ from lancestat.joins.output.writer import (
     stale,
     writing,
 )
-from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.commit import (
     MESSAGE_PROPERTY,
@@ -509,7 +509,7 @@ def _without_lines(
     dataset: LanceDataset, removed: NDArray[np.int64]
 ) -> tuple[list[FragmentMetadata], list[int]]:
     """Return fragments without rows at some places of a scan, and ids of those without any."""
-    from lancestat.joins.spark.reader import physical_offsets
+    from lancestat.spark.fragment_reader import physical_offsets
 
     start, kept, emptied = 0, [], []
     for fragment in dataset.get_fragments():

@@ -46,7 +46,7 @@ from lancestat.joins.output.writer import (
     without_rows,
     writing,
 )
-from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.commit import BatchSource
 from lancestat.lake.files import Lease, Process, abandoned, local_path, parse_instant, this_process
 from lancestat.redact import redact_line

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.output.parquet_output import ParquetOutput
 from lancestat.joins.output.writer import OutputWriter, Written, refused
-from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.files import local_path
 
 if TYPE_CHECKING:

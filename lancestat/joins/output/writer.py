@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
-from lancestat.joins.search.work import OutputFormat
+from lancestat.joins.record import OutputFormat
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.files import Process
 from lancestat.redact import redact_line, secret_values

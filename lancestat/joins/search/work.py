@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import ColumnSelectedTwice, Location, ReservedColumnName, SuffixedNameTaken
 from lancestat.formats import StringEnum
-from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, JoinDistances
+from lancestat.joins.record import (
+    UNMEASURED,
+    Accuracy,
+    JoinCounts,
+    JoinDistances,
+    OutputFormat,
+    OutputState,
+)
 from lancestat.joins.search.metrics import L2, Metric
 from lancestat.lake.snapshot import Pin, RowRange, Snapshot
 from lancestat.spec.knn_join import JoinKind as JoinKind
@@ -389,30 +396,6 @@ class SideSource:
         assert self.table is not None
         some = tuple(fragment for fragment in self.table.fragments if fragment.id in ids)
         return replace(self, table=replace(self.table, fragments=some))
-
-
-class OutputFormat(StringEnum):
-    """The formats of results."""
-
-    LANCE = "lance"
-    PARQUET = "parquet"
-
-
-@dataclass(frozen=True, slots=True)
-class OutputState:
-    """The identity of a result that was written.
-
-    For Lance `version` is the one that the commit made and `digest` is over the fragments, so that
-    commits which leave rows alone do no harm; for Parquet `generation` names the folder that the
-    link points to and `digest` is over names and sizes of its files.
-    """
-
-    format: OutputFormat
-    uri: str
-    rows: int
-    digest: str
-    version: int | None = None
-    generation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,10 @@ from lancestat.joins.search.neighbours import share_found
 from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
 from lancestat.joins.search.work import FragmentRows, JoinRequest, RightContent, Rows, VectorSide
 from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows, cut, run_each
-from lancestat.joins.spark.reader import VectorReader, matches, physical_offsets
+from lancestat.joins.spark.reader import VectorReader, matches
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.redact import redact_line, secret_values
-from lancestat.spark.fragment_reader import pinned_dataset
+from lancestat.spark.fragment_reader import physical_offsets, pinned_dataset
 from lancestat.spark.jobs import Jobs
 
 # Bytes of right vectors that a task writes at a time: longer lists in a file mean fewer, longer

@@ -13,10 +13,10 @@ from lancestat.joins.scratch.kept_neighbours import STEP, KeptNeighbours, Piece
 from lancestat.joins.search.neighbours import Floats, Ints, Mask
 from lancestat.joins.search.scratch_tables import write_fragment
 from lancestat.joins.search.work import FragmentState, Rows, VectorSide
-from lancestat.joins.spark.reader import addresses, addresses_at, physical_offsets
+from lancestat.joins.spark.reader import addresses, addresses_at
 from lancestat.lake.open import pinned_reads
 from lancestat.redact import redact_line
-from lancestat.spark.fragment_reader import ROW_BITS, pinned_dataset
+from lancestat.spark.fragment_reader import ROW_BITS, physical_offsets, pinned_dataset
 
 _SCHEMA = pa.schema(
     [

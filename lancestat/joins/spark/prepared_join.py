@@ -18,22 +18,14 @@ from pyspark.sql import SparkSession
 from lancestat.errors import ListsLost
 from lancestat.joins.action import BuildIndex, CommitResult, JoinStage, Probe
 from lancestat.joins.output import result as output
-from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts
+from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, OutputState
 from lancestat.joins.search.cost_model import SAMPLE_ROWS, JoinSize, Strategy
 from lancestat.joins.search.distances import join_distances
 from lancestat.joins.search.index import IndexedSide, SearchParameters
 from lancestat.joins.search.neighbours import Neighbours, merge, nothing, share_found, within
 from lancestat.joins.search.scratch_tables import MOST_HELD
 from lancestat.joins.search.search import ExactSearch
-from lancestat.joins.search.work import (
-    JoinOutcome,
-    JoinRequest,
-    JoinWork,
-    OutputState,
-    Rows,
-    Scope,
-    VectorSide,
-)
+from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, Rows, Scope, VectorSide
 from lancestat.joins.spark.groups import GroupCells, GroupedRows, write_grouped
 from lancestat.joins.spark.ivf import IndexKeeper, IvfCells, IvfIndex, IvfWriter, split_lists
 from lancestat.joins.spark.job import (

@@ -30,6 +30,7 @@ from lancestat.lake.snapshot import Pin, RowRange, count_rows
 from lancestat.spark.fragment_reader import (
     ROW_BITS,
     ROW_OF_ADDRESS,
+    physical_offsets,
     pinned_dataset,
     read_range,
 )
@@ -410,13 +411,6 @@ def _remember(key: _Key, physical: NDArray[np.int64], live: NDArray[np.int64]) -
     while len(_offsets) >= _REMEMBERED:
         del _offsets[next(iter(_offsets))]
     _offsets[key] = physical, live
-
-
-def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArray[np.int64]:
-    table = fragment.scanner(columns=[], filter=filter, with_row_address=True).to_table()
-    addresses: NDArray[np.int64] = table.column(ROW_ADDRESS).to_numpy().astype(np.int64)
-    # A scan by way of a scalar index may come in the index's order.
-    return np.sort(addresses & ROW_OF_ADDRESS)
 
 
 def fragment_offsets(side: VectorSide, fragment_id: int) -> NDArray[np.int64] | None:

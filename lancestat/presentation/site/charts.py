@@ -12,9 +12,9 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from lancestat.duplicates.action import duplicates_figures
 from lancestat.formats import count, duration, large, size
 from lancestat.joins.action import join_figures
+from lancestat.joins.duplicates.action import duplicates_figures
 from lancestat.joins.record import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import HAMMING
 from lancestat.presentation.site.text import NOTHING

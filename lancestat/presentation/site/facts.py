@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from markupsafe import Markup
 
-from lancestat.duplicates.action import counted
 from lancestat.formats import age, count, spoken
 from lancestat.joins.action import excluded_rows, measured_recall
+from lancestat.joins.duplicates.action import counted
 from lancestat.joins.record import InputRecord, JoinRecord
 from lancestat.presentation.site.charts import Distribution, distribution
 from lancestat.presentation.site.text import NOTHING, ago, since

@@ -26,7 +26,7 @@ from lancestat.joins.output import lance_output
 from lancestat.joins.output import result as output
 from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.output.writer import OutputWriter, Written
-from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.files import Process, this_process
 from tests.integration.object_store import SECRET_KEY, ObjectStore
 from tests.joins.output.test_result import refusal
@@ -289,7 +289,7 @@ def test_concurrent_first_results_leave_one_whole_result(
 
 WRITER = """
 import sys
-from lancestat.joins.search.work import OutputFormat
+from lancestat.joins.record import OutputFormat
 from tests.joins.search.results import add, put, rows
 
 uri = sys.argv[1]
@@ -382,7 +382,7 @@ def test_files_of_a_killed_run_are_removed_by_the_next(uri: str) -> None:
 
 KILLED_BEFORE_AN_INTENT = """
 import os, pathlib, signal, sys
-from lancestat.joins.search.work import OutputFormat
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.output import lance_output
 from lancestat.joins.output import result as output
 from tests.joins.search.results import SCHEMA, rows

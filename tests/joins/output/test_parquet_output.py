@@ -19,7 +19,7 @@ import pytest
 from lancestat.errors import RunError, StaleBase
 from lancestat.joins.output import parquet_output
 from lancestat.joins.output import result as output
-from lancestat.joins.search.work import OutputFormat
+from lancestat.joins.record import OutputFormat
 from tests.forks import forks
 from tests.joins.output.test_result import add_file, refusal
 from tests.joins.search.results import (
@@ -259,7 +259,7 @@ import os, signal, sys
 from pathlib import Path
 from tests.joins.search.results import PIECES, add, put
 from lancestat.errors import StaleBase
-from lancestat.joins.search.work import OutputFormat
+from lancestat.joins.record import OutputFormat
 
 events = {"os.mkdir", "os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "open"}
 

@@ -24,7 +24,7 @@ from lancestat.errors import RunError, StaleBase, VectorLengthMismatch
 from lancestat.joins.output import result as output
 from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.output.parquet_output import location_of
-from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.joins.record import OutputFormat, OutputState
 from tests.examples import examples
 from tests.joins.search.results import (
     NO_LINES,

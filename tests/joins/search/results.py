@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import OutputWriter, Written
-from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.joins.record import OutputFormat, OutputState
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("_distance", pa.float32())])
 

@@ -17,20 +17,11 @@ from lancestat.errors import JobFailed, OutputNotWritten
 from lancestat.joins.action import CommitResult, Probe
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import Written
-from lancestat.joins.record import Accuracy
+from lancestat.joins.record import Accuracy, OutputFormat, OutputState
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.neighbours import Neighbours
-from lancestat.joins.search.work import (
-    JoinOutcome,
-    JoinRequest,
-    JoinWork,
-    OutputFormat,
-    OutputState,
-    Rows,
-    Scope,
-    SideSource,
-)
+from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, Rows, Scope, SideSource
 from lancestat.joins.spark import prepared_join
 from lancestat.joins.spark.job import (
     CHUNK_BYTES,

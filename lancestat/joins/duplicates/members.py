@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lancestat.duplicates.grouping import Groups, Ints, Members, first_of_each
+from lancestat.joins.duplicates.grouping import Groups, Ints, Members, first_of_each
 from lancestat.joins.output.lance_output import LanceOutput
+from lancestat.joins.record import OutputState
 from lancestat.joins.search.groups import compared_key_types, key_table
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import Floats
 from lancestat.joins.search.vectors import vectors
-from lancestat.joins.search.work import DISTANCE, ROW, SUFFIX, OutputState, VectorSide
+from lancestat.joins.search.work import DISTANCE, ROW, SUFFIX, VectorSide
 from lancestat.joins.spark.reader import positions_at, take
 from lancestat.lake.open import observe_dataset, readable
 from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows, pinned_dataset

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from lancestat.cli.main import cli
 from tests.cli.conftest import _untouched_logging
 from tests.conftest import Golden
-from tests.duplicates.shop import Shop, line, products
+from tests.joins.duplicates.shop import Shop, line, products
 
 __all__ = ["_untouched_logging"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lancestat import codec
-from lancestat.duplicates.record import DuplicatesRecord, GroupCounts
 from lancestat.formats import count, duration
 from lancestat.joins.action import JoinAction, JoinFigures, JoinStage
-from lancestat.joins.record import JoinRecord
-from lancestat.joins.search.work import OutputState, PinnedTable, Scope
+from lancestat.joins.duplicates.record import DuplicatesRecord, GroupCounts
+from lancestat.joins.record import JoinRecord, OutputState
+from lancestat.joins.search.work import PinnedTable, Scope
 from lancestat.redact import redact_line
 from lancestat.runs.actions import NodeAction, Reason, RunsOn, Stage, Verb, action_summary
 from lancestat.runs.result import NodeResult

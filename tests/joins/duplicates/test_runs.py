@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import lancestat.duplicates.run
+import lancestat.joins.duplicates.run
 from lancestat.errors import OutputOccupied
 from lancestat.joins.output import lance_output
 from lancestat.runs.actions import Reason, needs_spark
-from tests.duplicates.shop import Shop, brute, line, products
+from tests.joins.duplicates.shop import Shop, brute, line, products
 from tests.joins.joined import distance
 
 
@@ -285,7 +285,7 @@ def test_a_run_that_dies_after_the_pairs_leaves_the_groups(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(lancestat.duplicates.run, "components", die)
+        patched.setattr(lancestat.joins.duplicates.run, "components", die)
         result = shop.project.run
         with pytest.raises(KeyboardInterrupt):
             result()
@@ -300,7 +300,7 @@ def test_groups_are_made_again_where_another_run_has_committed_first(
 ) -> None:
     shop.settle()
     shop.append(products(line(21)))
-    made = lancestat.duplicates.run.lasting_ids
+    made = lancestat.joins.duplicates.run.lasting_ids
     others: list[Any] = []
 
     def racing(*arguments: Any) -> Any:
@@ -309,7 +309,7 @@ def test_groups_are_made_again_where_another_run_has_committed_first(
             others.append(shop.run())
         return made(*arguments)
 
-    monkeypatch.setattr(lancestat.duplicates.run, "lasting_ids", racing)
+    monkeypatch.setattr(lancestat.joins.duplicates.run, "lasting_ids", racing)
     assert shop.run().status == "success"
     assert shop.groups() == {1: [1, 2, 3], 2: [10, 11], 3: [20, 21]}
 

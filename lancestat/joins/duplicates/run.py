@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lancestat.duplicates.action import (
+from lancestat.errors import StaleBase
+from lancestat.joins.action import JoinFigures
+from lancestat.joins.duplicates.action import (
     CommitGroups,
     DuplicatesAction,
     DuplicatesFigures,
     GroupPairs,
     GroupWork,
 )
-from lancestat.duplicates.grouping import Members, components, lasting_ids
-from lancestat.duplicates.members import GroupedRows, read_members, read_pairs, result_schema
-from lancestat.duplicates.record import (
+from lancestat.joins.duplicates.grouping import Members, components, lasting_ids
+from lancestat.joins.duplicates.members import GroupedRows, read_members, read_pairs, result_schema
+from lancestat.joins.duplicates.record import (
     DuplicatesRecord,
     GroupCounts,
     GroupSizes,
@@ -22,15 +24,13 @@ from lancestat.duplicates.record import (
     record_key,
     stored_record,
 )
-from lancestat.errors import StaleBase
-from lancestat.joins.action import JoinFigures
 from lancestat.joins.output import result as results
 from lancestat.joins.output.lance_output import LanceOutput
-from lancestat.joins.record import JoinRecord, ResultRecord
+from lancestat.joins.record import JoinRecord, OutputFormat, OutputState, ResultRecord
 from lancestat.joins.record import decode_record as decode_join
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.search.metrics import metric_named
-from lancestat.joins.search.work import OutputFormat, OutputState, VectorSide
+from lancestat.joins.search.work import VectorSide
 from lancestat.runs.actions import Action, Stage, StageProgress
 from lancestat.runs.events import StageReached
 from lancestat.runs.execute import MAX_ATTEMPTS, RunContext

@@ -17,10 +17,10 @@ from uuid import uuid4
 
 import msgspec
 
+from lancestat.query.workload.plans import PlanNode, PlanUses, logical_operator, plan_uses
+from lancestat.query.workload.queries import ColumnUse, Query, Role
 from lancestat.spark.compiler import relation_classes
 from lancestat.spark.session import require_classic
-from lancestat.workload.plans import PlanNode, PlanUses, logical_operator, plan_uses
-from lancestat.workload.queries import ColumnUse, Query, Role
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import EventLogUnreadable
-from lancestat.workload import event_log
-from lancestat.workload.event_log import LeftOut, find_logs, read_lines
-from lancestat.workload.spark_events import read_workload
-from tests.workload.logs import ended, lines, operator, scan, stage, started, write_log
+from lancestat.query.workload import event_log
+from lancestat.query.workload.event_log import LeftOut, find_logs, read_lines
+from lancestat.query.workload.spark_events import read_workload
+from tests.query.workload.logs import ended, lines, operator, scan, stage, started, write_log
 
 FILTER = operator("Filter", "Filter (o_day#2 = 7)", scan("orders", "o_id#1L", "o_day#2"))
 

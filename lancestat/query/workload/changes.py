@@ -11,12 +11,12 @@ import yaml
 
 from lancestat.errors import LancestatError, NotWritten
 from lancestat.lake.files import write_whole
+from lancestat.query.workload.advice import Advice, Change, Proposal
+from lancestat.query.workload.edit import CannotEditError, SpecText, Value, flow
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.files import Files, Folder
 from lancestat.spec.model import Table
 from lancestat.state.values import canonical_uri
-from lancestat.workload.advice import Advice, Change, Proposal
-from lancestat.workload.edit import CannotEditError, SpecText, Value, flow
 
 _CONTEXT_LINES = 2
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lancestat.duplicates.record import DuplicatesRecord, record_key
 from lancestat.formats import size
+from lancestat.joins.duplicates.record import DuplicatesRecord, record_key
 from lancestat.joins.review import join_cost
 from lancestat.review.evidence import Evidence
 from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote, declared_risks

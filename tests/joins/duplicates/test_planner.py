@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lancestat.duplicates.action import DuplicatesAction, GroupWork
-from lancestat.duplicates.planner import DuplicatesAssessment, decide
-from lancestat.duplicates.record import DuplicatesRecord, GroupCounts, GroupSizes
 from lancestat.errors import Location
 from lancestat.joins.action import JoinAction
-from lancestat.joins.record import ResultRecord
-from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable
+from lancestat.joins.duplicates.action import DuplicatesAction, GroupWork
+from lancestat.joins.duplicates.planner import DuplicatesAssessment, decide
+from lancestat.joins.duplicates.record import DuplicatesRecord, GroupCounts, GroupSizes
+from lancestat.joins.record import OutputFormat, OutputState, ResultRecord
+from lancestat.joins.search.work import PinnedTable
 from lancestat.lake.snapshot import Pin
 from lancestat.runs.actions import Reason, Skip, needs_spark
 from lancestat.runs.plan_file import action_digest

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lancestat.workload.plans import PlanNode, plan_uses, scanned_table
-from lancestat.workload.queries import ColumnUse, Role
-from lancestat.workload.spark_events import read_workload
-from tests.workload.logs import ended, lines, operator, scan, stage, started
+from lancestat.query.workload.plans import PlanNode, plan_uses, scanned_table
+from lancestat.query.workload.queries import ColumnUse, Role
+from lancestat.query.workload.spark_events import read_workload
+from tests.query.workload.logs import ended, lines, operator, scan, stage, started
 
 ORDERS = scan("orders", "o_id#1L", "o_cust#2L", "o_cat#3L", "o_sub#4L")
 CUSTOMERS = scan("customers", "c_id#7L", "c_nation#8L")

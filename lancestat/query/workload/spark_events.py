@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from lancestat.formats import count
-from lancestat.workload.event_log import NO_EVENT, NO_LOG, LeftOut, find_logs, read_lines
-from lancestat.workload.plans import Operator, PlanNode, PlanUses, expected_rows, plan_uses
-from lancestat.workload.queries import Query, Workload
-from lancestat.workload.query_log import EVENT, QueryEvent
+from lancestat.query.workload.event_log import NO_EVENT, NO_LOG, LeftOut, find_logs, read_lines
+from lancestat.query.workload.plans import Operator, PlanNode, PlanUses, expected_rows, plan_uses
+from lancestat.query.workload.queries import Query, Workload
+from lancestat.query.workload.query_log import EVENT, QueryEvent
 
 # How many queries are waited for at once: their stages, and ends that a log does not have.
 _OPEN_QUERIES = 1_000

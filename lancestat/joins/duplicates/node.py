@@ -9,9 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from lancestat.duplicates.action import DuplicatesFigures, GroupWork
-from lancestat.duplicates.planner import DuplicatesAssessment, decide
-from lancestat.duplicates.record import DuplicatesRecord, decode_record, record_key
 from lancestat.errors import (
     LancestatError,
     NotSortable,
@@ -21,6 +18,9 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.joins.action import JoinAction
+from lancestat.joins.duplicates.action import DuplicatesFigures, GroupWork
+from lancestat.joins.duplicates.planner import DuplicatesAssessment, decide
+from lancestat.joins.duplicates.record import DuplicatesRecord, decode_record, record_key
 from lancestat.joins.node import (
     PAIRED,
     JoinObserver,
@@ -31,8 +31,9 @@ from lancestat.joins.node import (
     seen_result,
 )
 from lancestat.joins.output import result as output
+from lancestat.joins.record import OutputFormat
 from lancestat.joins.scratch.kept_indexes import IndexStore
-from lancestat.joins.search.work import ROW_ADDRESS, OutputFormat, PinnedTable
+from lancestat.joins.search.work import ROW_ADDRESS, PinnedTable
 from lancestat.joins.sides import datasets_of
 from lancestat.lake.fingerprint import fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_pinned, pinned_reads
@@ -51,15 +52,15 @@ from lancestat.spec.model import (
     duplicates_of,
     node_digest,
 )
-from lancestat.state.retention import GarbageReport
+from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
 from lancestat.state.values import join_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lancestat.duplicates.review import DuplicatesChange
-    from lancestat.duplicates.run import DuplicatesRunner
+    from lancestat.joins.duplicates.review import DuplicatesChange
+    from lancestat.joins.duplicates.run import DuplicatesRunner
     from lancestat.review.values import PropertyChange
     from lancestat.runs.execute import RunContext
 
@@ -171,7 +172,7 @@ def check_columns(node: Duplicates, snapshot: Snapshot) -> None:
         NotSortable: rows cannot be ordered by a column.
         ReservedColumnName: a selected column has the name of one that the result adds.
     """
-    from lancestat.duplicates.members import RESULT_COLUMNS, is_sortable
+    from lancestat.joins.duplicates.members import RESULT_COLUMNS, is_sortable
     from lancestat.joins.search.work import ROW
 
     types = {field.name: field.type for field in snapshot.fields}
@@ -232,7 +233,7 @@ class DuplicatesNodes(NodeType[Duplicates]):
     @contextmanager
     def runner(self, context: RunContext) -> Iterator[DuplicatesRunner]:
         # Only runs need what joins on Spark.
-        from lancestat.duplicates.run import DuplicatesRunner
+        from lancestat.joins.duplicates.run import DuplicatesRunner
         from lancestat.joins.run import JoinOpener
 
         opener = JoinOpener(context.spark, context.spec.target, context.options)
@@ -258,7 +259,7 @@ class DuplicatesNodes(NodeType[Duplicates]):
         new: Duplicates | None,
         changed: tuple[PropertyChange, ...],
     ) -> DuplicatesChange:
-        from lancestat.duplicates.review import DuplicatesChange
+        from lancestat.joins.duplicates.review import DuplicatesChange
 
         return DuplicatesChange(old, new, changed)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from lancestat.errors import LakeError, LancestatError
 from lancestat.lake.fingerprint import ByteEstimator, field_key
+from lancestat.query.workload.advice import KnownTable
 from lancestat.runs.observe import Observer
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import Table
@@ -13,7 +14,6 @@ from lancestat.state.values import canonical_uri
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.node import TableObserver
 from lancestat.tables.statistics.column_statistics import HISTOGRAM_KINDS
-from lancestat.workload.advice import KnownTable
 
 # Sketches of distinct values are off by 3 % at most, nearly always.
 _NEARLY_ALL = 0.95

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from lancestat.cli.main import cli
 from lancestat.project import Project
 from tests.conftest import Golden
-from tests.workload.logs import NOON, ended, lines, operator, scan, stage, started, write_log
+from tests.query.workload.logs import NOON, ended, lines, operator, scan, stage, started, write_log
 
 SPECS = """\
 # Our tables.

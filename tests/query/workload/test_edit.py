@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.workload.edit import CannotEditError, SpecText, flow
+from lancestat.query.workload.edit import CannotEditError, SpecText, flow
 
 Edit = Callable[[SpecText], None]
 

@@ -9,9 +9,9 @@ from itertools import chain
 
 from lancestat import display
 from lancestat.formats import StringEnum, count
+from lancestat.query.workload.queries import ALL_COLUMNS, Role, Usage, Workload
 from lancestat.spec.model import Table
 from lancestat.spec.relations import MOST_GROUPS, group_text
-from lancestat.workload.queries import ALL_COLUMNS, Role, Usage, Workload
 
 UNUSED_AFTER = timedelta(days=90)
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.workload import query_log
-from lancestat.workload.queries import ColumnUse, Query, Role
-from lancestat.workload.query_log import QueryEvent, QueryLog
-from lancestat.workload.spark_events import read_workload
-from tests.workload.logs import lines, operator, scan
+from lancestat.query.workload import query_log
+from lancestat.query.workload.queries import ColumnUse, Query, Role
+from lancestat.query.workload.query_log import QueryEvent, QueryLog
+from lancestat.query.workload.spark_events import read_workload
+from tests.query.workload.logs import lines, operator, scan
 
 SECRET = "TOP-SECRET"
 ORDERS = scan("orders", "o_id#1L", "o_cat#2")

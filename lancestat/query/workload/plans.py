@@ -15,7 +15,7 @@ from itertools import chain
 
 import msgspec
 
-from lancestat.workload.queries import ALL_COLUMNS, ColumnUse, Query, Role, q_error
+from lancestat.query.workload.queries import ALL_COLUMNS, ColumnUse, Query, Role, q_error
 
 ROWS_METRIC = "number of output rows"
 # Ids of operators are written `[id=#12]`.

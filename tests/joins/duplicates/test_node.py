@@ -10,11 +10,11 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.duplicates.action import DuplicatesFigures
-from lancestat.duplicates.record import GroupCounts, GroupSizes, decode_record
-from lancestat.duplicates.review import DuplicatesChange
 from lancestat.errors import InvalidProject, Location
 from lancestat.joins.action import JoinFigures
+from lancestat.joins.duplicates.action import DuplicatesFigures
+from lancestat.joins.duplicates.record import GroupCounts, GroupSizes, decode_record
+from lancestat.joins.duplicates.review import DuplicatesChange
 from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.nodes import NODE_TYPES
 from lancestat.presentation.site.pages import build_site
@@ -23,7 +23,7 @@ from lancestat.review.evidence import Evidence
 from lancestat.review.values import Mask, Risk
 from lancestat.runs.actions import Reason
 from lancestat.spec.model import Duplicates
-from tests.duplicates.shop import Shop, line, products
+from tests.joins.duplicates.shop import Shop, line, products
 from tests.runs.world import Clock
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lancestat.duplicates.action import DuplicatesAction, DuplicatesFigures, GroupWork
-from lancestat.duplicates.record import DuplicatesRecord
 from lancestat.joins.action import JoinAction
-from lancestat.joins.search.work import OutputState
+from lancestat.joins.duplicates.action import DuplicatesAction, DuplicatesFigures, GroupWork
+from lancestat.joins.duplicates.record import DuplicatesRecord
+from lancestat.joins.record import OutputState
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Duplicates
 

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.duplicates.grouping import Groups, Members, components, first_of_each, lasting_ids
+from lancestat.joins.duplicates.grouping import (
+    Groups,
+    Members,
+    components,
+    first_of_each,
+    lasting_ids,
+)
 
 Pairs = list[tuple[int, int]]
 

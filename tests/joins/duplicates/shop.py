@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from lancestat import Project
-from lancestat.duplicates.action import DuplicatesAction, DuplicatesFigures
 from lancestat.errors import LancestatError
+from lancestat.joins.duplicates.action import DuplicatesAction, DuplicatesFigures
 from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.runs.actions import Action, Blocked, OnStage
