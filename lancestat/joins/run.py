@@ -40,7 +40,7 @@ from lancestat.joins.record import (
 )
 from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
-from lancestat.lake.catalogs import declare
+from lancestat.lake.catalog_tables import declare
 from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action, OnStage, StageProgress
 from lancestat.runs.events import StageReached

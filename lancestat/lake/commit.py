@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lancestat.errors import DatasetReplaced, LakeError, UnannouncedVersion
-from lancestat.lake.catalogs import CatalogOptions
+from lancestat.lake.catalog_tables import CatalogOptions
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import store_options
 from lancestat.lake.open import by_catalog, observe_dataset, open_pinned, replacement

@@ -25,7 +25,7 @@ from lancestat.errors import (
     VersionMissing,
     did_you_mean,
 )
-from lancestat.lake.catalogs import CatalogOptions
+from lancestat.lake.catalog_tables import CatalogOptions
 from lancestat.lake.error_mapping import RESTORE, explained, lake_error
 from lancestat.lake.files import (
     STORE_TIMEOUTS,

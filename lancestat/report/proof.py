@@ -30,6 +30,7 @@ from lancestat.runs.execute import RunContext
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer
 from lancestat.spark.session import RunSession, in_process_bytes
+from lancestat.spec.column_selection import ColumnPattern, ColumnRule, ColumnSelection
 from lancestat.spec.expectations import (
     AcceptedValues,
     Between,
@@ -43,7 +44,6 @@ from lancestat.spec.expectations import (
 )
 from lancestat.spec.model import Publish, Table, tables_of
 from lancestat.spec.relations import MOST_COMMON_VALUES, Columns, CommonValues
-from lancestat.spec.table import ColumnPattern, ColumnRule, ColumnSelection
 from lancestat.state.proofs import Proof, read_proofs, write_proofs
 from lancestat.state.store import LanceState
 from lancestat.tables.action import ReadFragments, ReusePartials, TableAction

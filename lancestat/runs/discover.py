@@ -17,7 +17,8 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.formats import count
-from lancestat.lake.catalogs import LocatedTable, client_of, locate, tables_at
+from lancestat.lake.catalog_tables import LocatedTable, locate, tables_at
+from lancestat.lake.catalogs import client_of
 from lancestat.lake.files import local_path
 from lancestat.redact import Audience, redact_line
 from lancestat.runs.actions import SourceFindings

@@ -24,6 +24,9 @@ from lancestat.formats import StringEnum, count
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, is_commonplace, secret_options
 from lancestat.spec.budget import NO_BUDGET, Budget
 from lancestat.spec.catalog import Catalog, UriOptions
+from lancestat.spec.column_selection import ColumnPattern as ColumnPattern
+from lancestat.spec.column_selection import ColumnRule as ColumnRule
+from lancestat.spec.column_selection import ColumnSelection as ColumnSelection
 from lancestat.spec.declaration import (
     DURATION,
     FLAG,
@@ -56,9 +59,6 @@ from lancestat.spec.relations import CommonValues as CommonValues
 from lancestat.spec.relations import Reference as Reference
 from lancestat.spec.source import SCHEME
 from lancestat.spec.source import Source as Source
-from lancestat.spec.table import ColumnPattern as ColumnPattern
-from lancestat.spec.table import ColumnRule as ColumnRule
-from lancestat.spec.table import ColumnSelection as ColumnSelection
 from lancestat.spec.table import ColumnSet as ColumnSet
 from lancestat.spec.table import Freshness as Freshness
 from lancestat.spec.table import NodeKind as NodeKind

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from lancestat.errors import Location
 from lancestat.redact import Origin
 from lancestat.spec.catalog import TableName
+from lancestat.spec.column_selection import ColumnSelection
 from lancestat.spec.declaration import (
     CHECK,
     LABEL,
@@ -31,7 +32,7 @@ from lancestat.spec.declaration import (
 from lancestat.spec.monitors import Monitor
 from lancestat.spec.names import PUNCTUATION, is_name, render
 from lancestat.spec.relations import CommonValues
-from lancestat.spec.table import ColumnSelection, Freshness, NodeKind, Policy, Publish, Table
+from lancestat.spec.table import Freshness, NodeKind, Policy, Publish, Table
 from lancestat.spec.template import TemplateScope
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ The YAML's `publish` names the carrier of a table. A carrier
 - says which version entries describe (`described_version`), and by which tag (`tag`);
 - says whether entries are of a dataset (`is_of`), which may have been replaced meanwhile.
 
-A new carrier is a subclass with a line in `registry.py`, under a name in `spec.table.Publish`. What
-it does not override fits entries that lie beside the table, where every reader finds them.
+A new carrier is a subclass with an instance in `CARRIERS`, under a name in `spec.table.Publish`.
+What it does not override fits entries that lie beside the table, where every reader finds them.
 """
 
 from __future__ import annotations

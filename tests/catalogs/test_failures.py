@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.lake import catalogs
-from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
+from lancestat.lake.catalog_tables import CatalogOptions, LocatedTable, locate
 from lancestat.lake.files import store_options
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import requests

@@ -18,7 +18,7 @@ import pytest
 from lancestat.errors import UnannouncedVersion
 from lancestat.joins.output import result as output
 from lancestat.joins.record import OutputFormat, OutputState
-from lancestat.lake.catalogs import LocatedTable, declare
+from lancestat.lake.catalog_tables import LocatedTable, declare
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import served
 from tests.catalogs.shops import SERVING, Shop

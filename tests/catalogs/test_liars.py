@@ -20,17 +20,9 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.errors import CatalogAnswerInvalid, CatalogLimitExceeded
-from lancestat.lake import catalogs
-from lancestat.lake.catalogs import (
-    AnswerError,
-    LocatedTable,
-    check_description,
-    client_of,
-    locate,
-    names_in,
-    tables_at,
-    token_in,
-)
+from lancestat.lake import catalog_tables, catalogs
+from lancestat.lake.catalog_tables import LocatedTable, locate, tables_at
+from lancestat.lake.catalogs import AnswerError, check_description, client_of, names_in, token_in
 from lancestat.project import Project
 from lancestat.query.read.session_catalogs import NamedTables
 from lancestat.query.table import DeclaredTables
@@ -47,7 +39,8 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def set_bounds(**bounds: Any) -> None:
         smaller = replace(catalogs.BOUNDS, **bounds)
-        monkeypatch.setattr(catalogs, "BOUNDS", smaller)
+        for module in (catalogs, catalog_tables):
+            monkeypatch.setattr(module, "BOUNDS", smaller)
 
     return set_bounds
 

@@ -11,7 +11,7 @@ import lance
 import pytest
 from lance.namespace import RestAdapter
 
-from lancestat.lake.catalogs import LocatedTable, locate
+from lancestat.lake.catalog_tables import LocatedTable, locate
 from lancestat.lake.files import storage_at
 from lancestat.lake.open import observe_dataset
 from lancestat.project import Project

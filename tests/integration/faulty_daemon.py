@@ -33,8 +33,8 @@ def arm(folder: Path) -> None:
     from lancestat.joins.output import lance_output
     from lancestat.joins.search import ivf
     from lancestat.joins.spark import sides
+    from lancestat.joins.spark.cells import CellResult, ExactCells
     from lancestat.joins.spark.ivf import IvfCells
-    from lancestat.joins.spark.job import CellResult, ExactCells
     from lancestat.joins.spark.materialize import Materializer
     from lancestat.tables.analyze import ScanTask
 

@@ -15,7 +15,7 @@ from lancestat.joins.output import result as output
 from lancestat.joins.scratch.kept_indexes import IndexManifest, IndexStore, StoredIndex
 from lancestat.joins.scratch.kept_neighbours import NeighbourStore
 from lancestat.joins.search.cost_model import Decision, Strategy
-from lancestat.joins.spark import engine, job, sides
+from lancestat.joins.spark import cells, engine, sides
 from tests.integration.faulty_daemon import strike, striking
 
 
@@ -43,8 +43,8 @@ def arm(folder: Path, strategy: str) -> None:
 
     NeighbourStore.finish = kept  # type: ignore[method-assign]
     # Small files too are read by tasks and written to scratch; small joins are split and shuffled.
-    sides.SMALLEST_JOB = job.DRIVER_LINES = -1
-    job.SHUFFLE_SECONDS = 0
+    sides.SMALLEST_JOB = cells.DRIVER_LINES = -1
+    cells.SHUFFLE_SECONDS = 0
     engine.read_in_place = lambda *_: None
     join_planner.choose = lambda _, size, __: Decision(
         Strategy(strategy), "asked for", lists=3, kept=size.kept

@@ -15,7 +15,7 @@ from lancestat.joins.knn_join import run_join
 from lancestat.joins.record import OutputFormat
 from lancestat.joins.search.cost_model import Decision, Strategy
 from lancestat.joins.search.work import JoinRequest, JoinWork, SideSource
-from lancestat.joins.spark import engine, job, sides
+from lancestat.joins.spark import cells, engine, sides
 from lancestat.joins.spark.engine import Engine
 from lancestat.spark.session import start_session
 from lancestat.spec.knn_join import JoinKind
@@ -30,7 +30,7 @@ LISTS = 3
 # merges; else they are written to scratch, and merged behind a shuffle.
 IN_PLACE = "in place"
 READ_IN_PLACE = engine.read_in_place
-DRIVER_LINES = job.DRIVER_LINES
+DRIVER_LINES = cells.DRIVER_LINES
 
 
 def main(master: str, faults: str) -> None:
@@ -46,7 +46,7 @@ def main(master: str, faults: str) -> None:
     spark = start_session(target, "test", is_short_lived=True)
     # Small files too are read by tasks, and small joins are split.
     sides.SMALLEST_JOB = -1
-    job.SHUFFLE_SECONDS = job.DRIVER_SECONDS = 0
+    cells.SHUFFLE_SECONDS = cells.DRIVER_SECONDS = 0
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
         asked = json.loads(line)
@@ -66,7 +66,7 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
             return {"strategy": by}
         is_in_place = by == IN_PLACE
         engine.read_in_place = READ_IN_PLACE if is_in_place else lambda *_: None
-        job.DRIVER_LINES = DRIVER_LINES if is_in_place else -1
+        cells.DRIVER_LINES = DRIVER_LINES if is_in_place else -1
         strategy = Strategy.EXACT if is_in_place else Strategy(by)
         join_planner.choose = lambda *_: Decision(strategy, "asked for", lists=LISTS)
         group = uuid.uuid4().hex

@@ -270,12 +270,12 @@ def test_dataframes_have_the_neighbours_of_brute_force(
 
     monkeypatch.setattr("lancestat.joins.planner.choose", chosen)
     monkeypatch.setattr(
-        "lancestat.joins.spark.job.DRIVER_LINES", 1 << 20 if form == "driver" else 0
+        "lancestat.joins.spark.cells.DRIVER_LINES", 1 << 20 if form == "driver" else 0
     )
     monkeypatch.setattr("lancestat.joins.knn_join.LOCAL_BYTES", 0)
     if form != "chunks":
-        monkeypatch.setattr("lancestat.joins.spark.job.SHUFFLE_SECONDS", 0)
-        monkeypatch.setattr("lancestat.joins.spark.job.DRIVER_SECONDS", 0)
+        monkeypatch.setattr("lancestat.joins.spark.cells.SHUFFLE_SECONDS", 0)
+        monkeypatch.setattr("lancestat.joins.spark.cells.DRIVER_SECONDS", 0)
     rng = np.random.default_rng(len(form))
     left, right = awkward(rng, 60, 4), awkward(rng, 150, 4)
     approx = {"mode": "approx", "nprobes": LISTS} if form == "ivf" else {}

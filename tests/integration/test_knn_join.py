@@ -112,7 +112,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> None:
         return choose(request, size, cores)
 
     monkeypatch.setattr("lancestat.joins.planner.choose", chosen)
-    monkeypatch.setattr("lancestat.joins.spark.job.SHUFFLE_SECONDS", 0)
+    monkeypatch.setattr("lancestat.joins.spark.cells.SHUFFLE_SECONDS", 0)
 
 
 def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -> JoinRequest:

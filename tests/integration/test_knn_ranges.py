@@ -169,7 +169,8 @@ def test_every_pair_within_the_distance_is_found(
 def test_rows_are_found_whatever_is_held_at_once(
     tmp_path: Path, width: int, most: int, kind: str
 ) -> None:
-    from lancestat.joins.spark.job import ChunkCell, ExactCells, RadiusSearch
+    from lancestat.joins.spark.cells import ChunkCell, ExactCells
+    from lancestat.joins.spark.job import RadiusSearch
     from lancestat.joins.spark.reader import VectorReader
     from lancestat.joins.spark.sides import opened_table
 

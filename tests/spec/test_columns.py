@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import Location, SpecError
+from lancestat.spec.column_selection import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection
-from lancestat.spec.table import AvailableColumn, ResolvedColumns, resolve_columns
 
 SCHEMA = (
     AvailableColumn("o_id", "integer"),

@@ -35,7 +35,7 @@ from lancestat.joins.output.writer import (
     writing,
 )
 from lancestat.joins.record import OutputFormat, OutputState
-from lancestat.lake.catalogs import CatalogOptions
+from lancestat.lake.catalog_tables import CatalogOptions
 from lancestat.lake.commit import (
     MESSAGE_PROPERTY,
     VERSION_PROPERTY,

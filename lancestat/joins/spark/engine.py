@@ -29,8 +29,8 @@ from lancestat.joins.search.work import (
     VectorSide,
     output_names,
 )
+from lancestat.joins.spark.cells import grid
 from lancestat.joins.spark.ivf import IndexKeeper
-from lancestat.joins.spark.job import grid
 from lancestat.joins.spark.materialize import Materializer, output_schema
 from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.joins.spark.reader import Side, VectorReader, parquet_scan

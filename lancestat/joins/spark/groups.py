@@ -23,15 +23,15 @@ from lancestat.joins.search.ivf import (
 from lancestat.joins.search.neighbours import nothing
 from lancestat.joins.search.scratch_tables import WrittenBins
 from lancestat.joins.search.work import JoinRequest, Rows
-from lancestat.joins.spark.job import (
+from lancestat.joins.spark.cells import (
     CHUNK_BYTES,
     NEIGHBOUR_BYTES,
     CellResult,
     CellSearch,
     LeftRows,
     cut,
-    worker_task,
 )
+from lancestat.joins.spark.job import worker_task
 from lancestat.joins.spark.reader import Side, VectorReader, read_columns, row_places
 from lancestat.spark.jobs import Jobs
 

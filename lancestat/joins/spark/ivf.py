@@ -48,7 +48,8 @@ from lancestat.joins.search.ivf import (
 from lancestat.joins.search.neighbours import share_found
 from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
 from lancestat.joins.search.work import FragmentRows, JoinRequest, RightContent, Rows, VectorSide
-from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows, cut, run_each
+from lancestat.joins.spark.cells import CellResult, ChunkCell, ChunkSearch, LeftRows, cut
+from lancestat.joins.spark.job import run_each
 from lancestat.joins.spark.reader import VectorReader, matches
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.redact import redact_line, secret_values

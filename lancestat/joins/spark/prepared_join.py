@@ -26,26 +26,28 @@ from lancestat.joins.search.neighbours import Neighbours, merge, nothing, share_
 from lancestat.joins.search.scratch_tables import MOST_HELD
 from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, Rows, Scope, VectorSide
-from lancestat.joins.spark.groups import GroupCells, GroupedRows, write_grouped
-from lancestat.joins.spark.ivf import IndexKeeper, IvfCells, IvfIndex, IvfWriter, split_lists
-from lancestat.joins.spark.job import (
+from lancestat.joins.spark.cells import (
     CHUNK_BYTES,
     NEIGHBOUR_BYTES,
-    SLICE_ROWS,
-    WRITING,
-    CellJob,
     CellResult,
     ChunkCell,
     ChunkSearch,
     ExactCells,
     Grid,
     LeftRows,
-    WrittenChunk,
     chunk_cells,
-    count_valid,
     cut,
     cut_by_pairs,
     list_grid,
+)
+from lancestat.joins.spark.groups import GroupCells, GroupedRows, write_grouped
+from lancestat.joins.spark.ivf import IndexKeeper, IvfCells, IvfIndex, IvfWriter, split_lists
+from lancestat.joins.spark.job import (
+    SLICE_ROWS,
+    WRITING,
+    CellJob,
+    WrittenChunk,
+    count_valid,
     run_each,
     too_many,
     worker_task,

@@ -39,7 +39,8 @@ from lancestat.joins.search.work import (
     VectorSide,
     fragment_rows,
 )
-from lancestat.joins.spark.job import grid, run_each, worker_task
+from lancestat.joins.spark.cells import grid
+from lancestat.joins.spark.job import run_each, worker_task
 from lancestat.joins.spark.reader import ParquetScan, ParquetSide, Side, read_columns, select_rows
 from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_of_store
 from lancestat.lake.files import store_options

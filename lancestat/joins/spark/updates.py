@@ -35,16 +35,9 @@ from lancestat.joins.search.scratch_tables import Pairs, committed
 from lancestat.joins.search.search import ExactSearch, RowList
 from lancestat.joins.search.vectors import Vectors
 from lancestat.joins.search.work import JoinKind, JoinRequest, JoinWork, Rows, VectorSide
+from lancestat.joins.spark.cells import CellResult, CellSearch, LeftRows, cut
 from lancestat.joins.spark.groups import SPARSE, read_keys
-from lancestat.joins.spark.job import (
-    SLICE_ROWS,
-    CellResult,
-    CellSearch,
-    LeftRows,
-    RadiusSearch,
-    WrittenChunk,
-    cut,
-)
+from lancestat.joins.spark.job import SLICE_ROWS, RadiusSearch, WrittenChunk
 from lancestat.joins.spark.kept_pairs import (
     FIRST_NEW,
     NO_OTHER,

@@ -24,7 +24,7 @@ from lancestat.errors.codes import (
     UnknownReader,
 )
 from lancestat.formats import count
-from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
+from lancestat.lake.catalog_tables import CatalogOptions, LocatedTable, locate
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Field, Snapshot, connector_type
 from lancestat.query.read.arrow_columns import make_reader

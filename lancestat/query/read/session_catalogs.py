@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.errors.base import InternalError, LakeError, LancestatError
 from lancestat.errors.codes import CatalogNotAttached, CatalogTableMissing
-from lancestat.lake.catalogs import LocatedTable, client_of, locate
+from lancestat.lake.catalog_tables import LocatedTable, locate
+from lancestat.lake.catalogs import client_of
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import version_at
 from lancestat.query.read.relation import (

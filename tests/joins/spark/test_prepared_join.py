@@ -23,15 +23,8 @@ from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.neighbours import Neighbours
 from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, Rows, Scope, SideSource
 from lancestat.joins.spark import prepared_join
-from lancestat.joins.spark.job import (
-    CHUNK_BYTES,
-    Grid,
-    WrittenChunk,
-    cut,
-    cut_by_pairs,
-    grid,
-    list_grid,
-)
+from lancestat.joins.spark.cells import CHUNK_BYTES, Grid, cut, cut_by_pairs, grid, list_grid
+from lancestat.joins.spark.job import WrittenChunk
 from lancestat.joins.spark.prepared_join import PreparedJoin
 
 
