@@ -238,7 +238,7 @@ class StateContended(StateError, code="LS302"):
 
 
 class StateTooSmall(StateError, code="LS303"):
-    """The target's `state_budget` has no room for the partials of the tables of a run."""
+    """The target's `state_budget` has no room for the partials of its tables."""
 
 
 class InvalidSelector(UsageError, code="LS401"):

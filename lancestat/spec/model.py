@@ -210,7 +210,7 @@ class Target:
     )
     state_budget: int | None = key(
         replace(SIZE, title="a size such as 20GB, or a number of bytes"),
-        "How much partial statistics of the tables of a run may take in the state. Beyond it those "
+        "How much partial statistics of the target's tables may take in the state. Beyond it those "
         "of neighbouring fragments are folded into one, and read again together.",
         default=None,
     )

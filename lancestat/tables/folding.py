@@ -21,7 +21,7 @@ from lancestat.state.values import StoredPartials, weight
 from lancestat.tables.action import TableAction, TableVersion
 from lancestat.tables.coverage import Fingerprints, Reuse
 from lancestat.tables.statistics.partial import encode
-from lancestat.tables.stored import read_partials
+from lancestat.tables.stored import TableRecord, read_partials
 from lancestat.tables.summary import RunningMerge
 
 # The most that a partial with nothing beyond takes in the state, see `state.values.weight`.
@@ -29,24 +29,31 @@ PARTIAL_BYTES = 1_600
 
 
 def fold_to_fit(
-    planned: Mapping[str, Action], budget: int, location: Location | None
+    planned: Mapping[str, Action],
+    budget: int,
+    location: Location | None,
+    others: Iterable[TableRecord] = (),
 ) -> Mapping[str, Action]:
-    """Return the actions of a plan, so that the partials of its tables fit a number of bytes.
+    """Return the actions of a plan, so that the partials of all tables fit a number of bytes.
 
-    `location` is where the budget is declared. As many fragments of each table are folded as of
-    every other. Tables that are to be read are blocked where even groups of their summaries, of
-    which there are 512, do not fit.
+    `location` is where the budget is declared, and `others` are the records of tables that are not
+    planned. As many fragments of each table are folded as of every other. Tables that are to be
+    read are blocked where even groups of their summaries, of which there are 512, do not fit.
     """
-    demands = {name: demand for name, action in planned.items() if (demand := _demand(action))}
-    most = max((_most(fragments) for fragments, _ in demands.values()), default=1)
+    demands = [demand for action in planned.values() if (demand := _demand(action))]
+    demands += [
+        (record.fragments, weight(frozenset((*record.columns, *record.special_keys))))
+        for record in others
+    ]
+    most = max((_most(fragments) for fragments, _ in demands), default=1)
     fold = 1
-    while _bytes(demands.values(), fold) > budget and fold < most:
+    while _bytes(demands, fold) > budget and fold < most:
         fold *= 2
-    least = _bytes(demands.values(), fold)
+    least = _bytes(demands, fold)
     if least > budget:
         error = StateTooSmall(
-            f"the partials of this run's tables take at least {size(least)} in the state, and the "
-            f"target's state_budget is {size(budget)}",
+            f"the partials of the target's tables take at least {size(least)} in the state, and "
+            f"its state_budget is {size(budget)}",
             location=location,
             hint="raise state_budget, or select fewer columns",
         )

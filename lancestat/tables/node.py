@@ -71,10 +71,14 @@ class TableObserver:
             return Blocked(table.name, kind, error)
 
     def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
-        target = self.observed.spec.target
-        if target.state_budget is None:
+        spec = self.observed.spec
+        if spec.target.state_budget is None:
             return planned
-        return fold_to_fit(planned, target.state_budget, target.state_budget_location)
+        names = {table.name for table in spec.tables} - planned.keys()
+        records = self.observed.records[NodeKind.TABLE.value].values()
+        others = [one for one in records if isinstance(one, TableRecord) and one.node in names]
+        budget, location = spec.target.state_budget, spec.target.state_budget_location
+        return fold_to_fit(planned, budget, location, others)
 
     def _decided(self, table: Table) -> Action:
         full_refresh = self.observed.full_refresh

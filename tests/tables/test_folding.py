@@ -19,7 +19,7 @@ from lancestat.tables.action import ReadFragments, TableAction, TableVersion
 from lancestat.tables.analyze import ProcessScanner, Scanned
 from lancestat.tables.folding import PARTIAL_BYTES, fold_to_fit
 from tests.examples import examples
-from tests.runs.world import World, orders
+from tests.runs.world import World, orders, write_project
 from tests.tables.counted import Counted, check
 
 COLUMNS = 3
@@ -127,6 +127,21 @@ def test_all_tables_of_a_plan_share_the_budget(world: Bounded) -> None:
     folded = fold_to_fit(planned, budget(16 + 3), HERE)
     assert [action.table.fold for action in folded.values()] == [2, 1]  # type: ignore[union-attr]
     assert fold_to_fit(planned, budget(32 + 3), HERE) == planned
+
+
+def test_tables_that_a_run_leaves_out_share_the_budget(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        rows = orders(0, 64)
+        lance.write_dataset(rows, str(tmp_path / f"{name}.lance"), max_rows_per_file=2)
+    tables = [{"name": name, "uri": f"{name}.lance"} for name in ("a", "b")]
+    project = write_project(tmp_path, *tables)
+    assert project.run(project.plan("a")).status == "success"
+    target = {"state": "state", "spark": {"master": "local[2]"}}
+    for fragments, fold in ((64, 1), (63, 2), (32, 2), (31, 4)):
+        bounded = {**target, "state_budget": f"{budget(fragments)}B"}
+        [action] = write_project(tmp_path, *tables, target=bounded).plan("b").actions
+        assert isinstance(action, TableAction)
+        assert (fragments, action.table.fold) == (fragments, fold)
 
 
 def test_a_compaction_that_takes_sums_apart_keeps_what_is_known(world: Bounded) -> None:
