@@ -222,7 +222,7 @@ def declared_indexes(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
     None stands for content that cannot be known; a table that is gone has no entry.
     """
     usable: dict[str, RightContent | None] = {}
-    for join in joins_of(spec.nodes):
+    for join in (*spec.joins, *(node.pairs_join() for node in spec.duplicates)):
         datasets = datasets_of(spec, join.right)
         if join.right.sql is not None or not datasets or not keeps_index(join):
             continue

@@ -67,8 +67,8 @@ def keeps_index(join: KnnJoin) -> bool:
     Only the right side's rows of a Lance table keep their places.
     """
     is_exact = join.mode == Mode.EXACT.value or join.recall == 1.0
-    compares_all = bool(join.on) or join.k == ALL or join.self_location is not None
-    return not is_exact and not compares_all
+    is_self_join = join.self_location is not None and join.k != ALL
+    return not (is_exact or join.on or is_self_join)
 
 
 def side_index_key(spec: ProjectSpec, join: KnnJoin, uri: str) -> str:

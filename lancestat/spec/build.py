@@ -443,12 +443,7 @@ def _freshness_objections(item: Item, *steps: str) -> Iterator[_Objection]:
 
 def _join_objections(item: Item) -> Iterator[_Objection]:
     value = item.value
-    is_approximate, approx = value.get("mode") == "approx", value.get("approx")
-    if approx and not is_approximate:
-        yield WrongValue, "'approx' needs 'mode: approx'", None, "approx"
-    if is_approximate and not approx:
-        message = "'mode: approx' needs 'approx' with 'nprobes' or 'recall'"
-        yield MissingKey, message, "approx: {recall: 0.95}", "mode"
+    yield from _mode_objections(item)
     distance, is_range = value.get("max_distance"), value["k"] == ALL
     if is_range and distance is None:
         message = "'k: all' needs a 'max_distance', within which all rows are neighbours"
@@ -463,11 +458,18 @@ def _join_objections(item: Item) -> Iterator[_Objection]:
 
 
 def _duplicates_objections(item: Item) -> Iterator[_Objection]:
-    if item.value.get("mode") == Mode.APPROX.value:
-        message = "duplicates are all pairs within a distance, which 'mode: approx' cannot find"
-        hint = "leave 'mode' out, and compare fewer rows by 'on' or 'where'"
-        yield WrongValue, message, hint, "mode"
+    yield from _mode_objections(item)
     yield from _distance_objections(item)
+
+
+def _mode_objections(item: Item) -> Iterator[_Objection]:
+    is_approximate = item.value.get("mode") == Mode.APPROX.value
+    approx = item.value.get("approx")
+    if approx and not is_approximate:
+        yield WrongValue, "'approx' needs 'mode: approx'", None, "approx"
+    if is_approximate and not approx:
+        message = "'mode: approx' needs 'approx' with 'nprobes' or 'recall'"
+        yield MissingKey, message, "approx: {recall: 0.95}", "mode"
 
 
 def _distance_objections(item: Item) -> Iterator[_Objection]:

@@ -24,6 +24,7 @@ from lancestat.spec.declaration import (
     REMARK,
     TAGS,
     TEXT,
+    TO_100000,
     Key,
     Listed,
     Resource,
@@ -38,8 +39,12 @@ from lancestat.spec.declaration import (
 )
 from lancestat.spec.knn_join import (
     ALL,
+    APPROX,
     MOST_PAIRS,
+    NPROBES,
+    RECALL,
     ROWS,
+    TRUE_FOUND,
     KnnJoin,
     KnnSide,
     MetricName,
@@ -146,10 +151,11 @@ class Duplicates:
     )
     mode: str = row_key(
         words(values_of(Mode), "a mode"),
-        "`exact` compares all pairs. `approx` is refused, since no search in lists finds all pairs "
-        "within a distance.",
+        "`exact` compares all pairs; `approx` may miss some duplicates.",
         default=Mode.EXACT.value,
     )
+    nprobes: int | None = row_key(TO_100000, NPROBES, "approx", "nprobes", default=None)
+    recall: float | None = row_key(RECALL, TRUE_FOUND, "approx", "recall", default=None)
     max_pairs: int = key(
         AT_LEAST_0,
         "The maximum number of pairs. If there are more, the run fails.",
@@ -210,6 +216,7 @@ class Duplicates:
         definition="duplicates",
         one_of=("table", "lance"),
         groups={
+            "approx": APPROX,
             "keep": Resource(
                 "a mapping with 'order_by'", "The row of a group that is kept.", is_filled=True
             ),
@@ -269,6 +276,9 @@ class Duplicates:
             on=tuple((name, name) for name in self.on),
             max_distance=self.max_distance,
             metric=self.metric,
+            mode=self.mode,
+            nprobes=self.nprobes,
+            recall=self.recall,
             max_pairs=self.max_pairs,
             pairs=Pairs.UNORDERED.value,
             output_format="lance",

@@ -77,6 +77,17 @@ class Mode(StringEnum):
     APPROX = "approx"
 
 
+# What an approximate search is asked for.
+NPROBES = "The number of IVF lists that each left row visits."
+RECALL = number("a number over 0 and at most 1", exclusiveMinimum=0, maximum=1)
+TRUE_FOUND = "The share of true neighbours to find."
+APPROX = Resource(
+    "a mapping with 'nprobes' or 'recall'",
+    "How much of the right side an approximate search visits.",
+    one_of=("nprobes", "recall"),
+)
+
+
 class JoinKind(StringEnum):
     """The handling of left rows that match nothing: dropped, or kept with nulls."""
 
@@ -274,20 +285,8 @@ class KnnJoin:
         "`exact` compares all pairs; `approx` may miss some neighbours.",
         default=Mode.EXACT.value,
     )
-    nprobes: int | None = row_key(
-        TO_100000,
-        "The number of IVF lists that each left row visits.",
-        "approx",
-        "nprobes",
-        default=None,
-    )
-    recall: float | None = row_key(
-        number("a number over 0 and at most 1", exclusiveMinimum=0, maximum=1),
-        "The share of true neighbours to find.",
-        "approx",
-        "recall",
-        default=None,
-    )
+    nprobes: int | None = row_key(TO_100000, NPROBES, "approx", "nprobes", default=None)
+    recall: float | None = row_key(RECALL, TRUE_FOUND, "approx", "recall", default=None)
     join: str = row_key(
         words(values_of(JoinKind), "a join type"),
         "`inner` drops left rows without neighbours; `left_outer` keeps them.",
@@ -362,11 +361,7 @@ class KnnJoin:
         noun="knn join",
         definition="knn_join",
         groups={
-            "approx": Resource(
-                "a mapping with 'nprobes' or 'recall'",
-                "How much of the right side an approximate search visits.",
-                one_of=("nprobes", "recall"),
-            ),
+            "approx": APPROX,
             "output": Resource(
                 "a mapping with 'lance', 'parquet' or 'table'",
                 "Where the result is written.",

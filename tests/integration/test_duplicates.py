@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,15 @@ import pytest
 
 from lancestat import Project
 from lancestat.joins.duplicates.action import DuplicatesFigures
+from tests.integration.kept import always_in_lists, clustered, rows_of
 from tests.interpreted import short_lived
 from tests.joins.duplicates.shop import brute
 from tests.runs.world import write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["always_in_lists"]
 
 pytestmark = pytest.mark.spark
 
@@ -116,6 +120,66 @@ def test_groups_are_those_of_all_pairs(
     assert node_result.figures.counts is not None
     assert node_result.figures.counts.rows == len(found)
     assert project.plan().actions[0].verb == "skip"
+
+
+def pairs_of(uri: str) -> set[tuple[int, int]]:
+    found = lance.dataset(uri).to_table(columns=["id", "id_right"]).to_pydict()
+    pairs = list(zip(found["id"], found["id_right"], strict=True))
+    assert len(pairs) == len(set(pairs)) and all(left < right for left, right in pairs)
+    return set(pairs)
+
+
+def near_pairs(table: str, max_distance: float) -> set[tuple[int, int]]:
+    rows = lance.dataset(table).to_table(columns=["id", "emb"])
+    vectors = rows["emb"].combine_chunks().flatten().to_numpy().reshape(len(rows), -1)
+    ids = rows["id"].to_pylist()
+    squares = ((vectors[:, None, :] - vectors[None, :, :]).astype(np.float64) ** 2).sum(2)
+    return {
+        (min(ids[i], ids[j]), max(ids[i], ids[j]))
+        for i, j in np.argwhere(np.triu(squares <= max_distance, 1)).tolist()
+    }
+
+
+def test_approximate_duplicates_have_the_recall_that_is_asked_for(
+    spark: SparkSession, tmp_path: Path, always_in_lists: None
+) -> None:
+    table, near = str(tmp_path / "rows.lance"), 0.5
+    vectors = clustered(1200, 3)
+    vectors[1000:] = vectors[:200] + np.float32(0.05)
+    lance.write_dataset(rows_of(vectors), table, max_rows_per_file=500)
+    node = {
+        "name": "same",
+        "lance": "rows.lance",
+        "vector": "emb",
+        "max_distance": near,
+        "mode": "approx",
+        "approx": {"recall": 0.9},
+        "select": ["id"],
+        "output": {"lance": "same.lance"},
+        "pairs": {"lance": "pairs.lance"},
+    }
+    project = write_project(tmp_path, duplicates=[node])
+
+    def run(*stages: str) -> DuplicatesFigures:
+        plan = project.plan()
+        assert [stage.name for stage in plan.actions[0].stages][: len(stages)] == list(stages)
+        [done] = project.run(plan, session=spark).nodes
+        assert isinstance(done.figures, DuplicatesFigures), done.message
+        found, true = pairs_of(str(tmp_path / "pairs.lance")), near_pairs(table, near)
+        assert found <= true and len(found) >= 0.9 * len(true) > 100
+        return done.figures
+
+    first = run("prepare", "build index", "probe")
+    assert first.join is not None and first.join.accuracy.nprobes is not None
+    assert 0.9 <= (first.join.accuracy.recall or 0) < 1
+    assert first.join.pairs is not None and first.join.pairs < 1200 * 1199 // 2
+    again = clustered(200, 3) + np.float32(0.02)
+    lance.write_dataset(rows_of(again, 1200), table, mode="append")
+    lance.dataset(table).delete("id % 50 = 7")
+    shutil.rmtree(tmp_path / "pairs.lance")
+    run("prepare", "extend index", "probe")
+    assert project.collect_garbage().indexes_dropped == 0
+    assert write_project(tmp_path, duplicates=[]).collect_garbage().indexes_dropped == 1
 
 
 KILLED = """

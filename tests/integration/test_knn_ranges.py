@@ -203,7 +203,7 @@ def test_rows_are_found_whatever_is_held_at_once(
     assert found == pairs
     assert search.excluded == len(missing)
     spilled = RadiusSearch(cells, replace(cell, chunk=1), request, capacity=width, most=most)
-    parts = list(spilled.pairs_without_self(side, side))
+    parts = list(spilled.counted_pairs(side, side))
     own = sum(a == b for a, b in pairs) if kind == "self" else 0
     assert spilled.found == sum(map(len, parts)) == len(pairs) - own
     assert spilled.compared == search.compared

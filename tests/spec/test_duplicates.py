@@ -94,7 +94,12 @@ FAULTS = {
         "lance",
     ),
     "negative": (NODE.replace("0.1", "-1") % "", "must be 0 or more"),
-    "approx": (NODE % ", mode: approx", "all pairs within a distance"),
+    "approx_by_nothing": (NODE % ", mode: approx", "needs 'approx'"),
+    "exact_by_lists": (NODE % ", approx: {nprobes: 3}", "needs 'mode: approx'"),
+    "approx_by_two": (
+        NODE % ", mode: approx, approx: {nprobes: 3, recall: 0.9}",
+        "'recall'",
+    ),
     "one_place": (NODE % ", pairs: {lance: o/}", "the same place"),
     "no_order": (NODE % ", keep: {order_by: []}", "order_by"),
     "no_keep": (NODE % ", keep: {}", "keep"),

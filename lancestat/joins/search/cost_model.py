@@ -115,9 +115,12 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     is_ours = request.self_pairs is not None or request.is_radius
     is_for_spark = is_small and size.has_nearest_by_join and not is_ours
     why = "every pair is to be compared"
-    if is_ours:
-        # A sample's recall would count each row as a neighbour of itself, or the nearest few only.
+    if request.self_pairs is not None and not request.is_radius:
+        # A sample's recall would count each row as a neighbour of itself.
         request = replace(request, nprobes=None, recall=None)
+    if request.is_radius:
+        # An index of Lance is asked for a number of neighbours.
+        size = replace(size, has_index=False)
     if request.self_pairs is not None:
         why = "every pair of rows of the table is to be compared"
         why += ", once" if request.pairs_once else ""

@@ -304,7 +304,7 @@ class IvfWriter:
         nprobes, measuring = self.request.nprobes or known_nprobes, queries[_MEASURING]
         if nprobes is not None and len(measuring):
             nprobes = min(nprobes, len(index.centroids))
-            lists = self._sampled(index, measuring).lists()
+            lists = self._true_lists(self._sampled(index, measuring))
             recall = self._recall(index, measuring, lists, nprobes)
             if self.request.reached_by(recall):
                 return replace(index, nprobes=nprobes, recall=recall)
@@ -327,7 +327,7 @@ class IvfWriter:
         declared = self.request.nprobes
         if not len(queries):
             return replace(index, nprobes=declared or 1)
-        lists, centroids = sampled.lists(), index.centroids
+        lists, centroids = self._true_lists(sampled), index.centroids
         order = centroids.nearest_lists(queries[_CHOOSING], len(centroids))
         _, lower = recall_curve(order, lists[_CHOOSING])
         nprobes = declared or choose_nprobes(lower, self.request.recall or 1.0)
@@ -335,6 +335,11 @@ class IvfWriter:
         measuring = _MEASURING if len(queries) > 1 else slice(None)
         recall = self._recall(index, queries[measuring], lists[measuring], nprobes)
         return replace(index, nprobes=nprobes, recall=recall)
+
+    def _true_lists(self, sampled: SampledLists) -> NDArray[np.int64]:
+        """Return the lists of the sample's neighbours, without each row as that of itself."""
+        lists = sampled.lists()
+        return lists if self.request.self_pairs is None else lists[:, 1:]
 
     def _recall(
         self,

@@ -344,7 +344,7 @@ class CellJob:
                 for cell in task_cells:
                     started = time.perf_counter()
                     radius = RadiusSearch(search, cell, request)
-                    pairs = radius.pairs_without_self(*sides)
+                    pairs = radius.counted_pairs(*sides)
                     written = write_pairs(pairs, edges, uri, storage_options)
                     seconds = time.perf_counter() - started
                     steps = [(probing, cell.left_count, radius.compared, seconds)]
@@ -415,14 +415,17 @@ class RadiusSearch(Generic[CellT]):
             is_first = False
             yield from self._all(rows, found)
 
-    def pairs_without_self(self, left: Side, right: Side) -> Iterator[Pairs]:
-        """Yield the pairs, those of a row with itself left out where the request says so."""
+    def counted_pairs(self, left: Side, right: Side) -> Iterator[Pairs]:
+        """Yield the pairs that count where both sides are the same rows, else all."""
+        request = self._request
         for rows, found in self.neighbours():
             pairs = Pairs.of(rows.positions, found)
-            if self._request.excludes_self:
-                own, _ = row_places(left, right, rows.positions)
+            if request.self_pairs is not None:
+                own, after = row_places(left, right, rows.positions)
                 counts = np.count_nonzero(found.positions >= 0, axis=1)
-                pairs = pairs.some(pairs.right != np.repeat(own, counts))
+                places = np.repeat(after if request.pairs_once else own, counts)
+                is_counted = pairs.right >= places if request.pairs_once else pairs.right != places
+                pairs = pairs.some(is_counted)
             self.found += len(pairs)
             if self._request.is_exceeded_by(self.found):
                 raise too_many(self.found, self._request)

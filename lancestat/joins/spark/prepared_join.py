@@ -447,16 +447,18 @@ class PreparedJoin:
         if self.request.pairs_once:
             rows = Rows(chunks[0].start, chunks[-1].stop)
             left = tuple(cut_by_pairs(rows, len(chunks)))
-        row_bytes = 4 * self.left.dimension + NEIGHBOUR_BYTES * self.request.k
+        whole = (self.right.side.all_rows,)
         search = ExactCells(
-            self.left,
-            self.request,
-            max(1, min(SLICE_ROWS, CHUNK_BYTES // row_bytes)),
-            right=self.right,
-            parts=(self.right.side.all_rows,),
+            self.left, self.request, self._slice_rows, right=self.right, parts=whole
         )
         cells = chunk_cells(Grid(left, 1))
         return job.within(search, cells, chunks, self.place("pairs"), self.scratch_options)
+
+    @property
+    def _slice_rows(self) -> int:
+        """How many left rows a radius search compares at a time."""
+        row_bytes = 4 * self.left.dimension + NEIGHBOUR_BYTES * self.request.k
+        return max(1, min(SLICE_ROWS, CHUNK_BYTES // row_bytes))
 
     def _by_spark(self, job: CellJob) -> list[WrittenChunk]:
         sides = (self.left, self.right)
@@ -496,9 +498,16 @@ class PreparedJoin:
         if index.measure is not None and is_long:
             index = index.measure(index.nprobes)
         parts = split_lists(index.lists.list_rows, grid.parts)
-        searched = replace(index, measure=None)
+        searched, cells = replace(index, measure=None), chunk_cells(grid)
+        if self.request.is_radius:
+            self._accuracy = Accuracy(index.recall, index.nprobes)
+            sliced = IvfCells(
+                self.left, self.request, self._slice_rows, index=searched, parts=parts
+            )
+            place = self.place("pairs")
+            return job.within(sliced, cells, grid.chunks, place, self.scratch_options)
         search = IvfCells(self.left, self.request, index=searched, parts=parts)
-        chunks = job.nearest(search, chunk_cells(grid), grid)
+        chunks = job.nearest(search, cells, grid)
         sampled = chunks[0].sampled
         recall = index.recall if sampled is None else sampled.recall()
         if index.measure is not None and not self.request.reached_by(recall):
@@ -509,8 +518,7 @@ class PreparedJoin:
 
     @property
     def _exact_accuracy(self) -> Accuracy:
-        is_approximate = self.request.is_approximate and not self.request.is_radius
-        return Accuracy(1.0 if is_approximate else None)
+        return Accuracy(1.0 if self.request.is_approximate else None)
 
     def _updated(self, job: CellJob) -> list[WrittenChunk]:
         """Bring the last result up to date."""
