@@ -51,6 +51,8 @@ TRAIN_ROUNDS = 6
 # Left rows whose true neighbours are found in full: every other one to choose how many lists to
 # visit, the others to report the recall.
 SAMPLE_ROWS = 192
+# Of a join of all pairs within a distance, of which most rows have none.
+RADIUS_SAMPLE_ROWS = 8 * SAMPLE_ROWS
 # A visited list is that much longer than the average, since long lists are near more queries.
 IMBALANCE = 1.5
 
@@ -227,6 +229,11 @@ def share_above(mean: float, most: int) -> float:
     return max(0.0, 1.0 - total)
 
 
+def sample_rows(request: JoinRequest) -> int:
+    """Return how many left rows measure the recall of IVF lists."""
+    return RADIUS_SAMPLE_ROWS if request.is_radius else SAMPLE_ROWS
+
+
 def estimated_nprobes(lists: int) -> int:
     """Estimate the number of lists that a query visits, before it is measured."""
     return ceil(1 + sqrt(lists) / 4)
@@ -268,7 +275,7 @@ class Costs:
             return []
         compared = int(left * right * min(1.0, IMBALANCE * probes / lists))
         # Of a kept index it is known how many lists to visit, and the search measures the recall.
-        sampled = min(left, SAMPLE_ROWS) * right // (1 if kept is None else 2)
+        sampled = min(left, sample_rows(self.request)) * right // (1 if kept is None else 2)
         new = right if kept is None else kept.new_rows
         assigned = (left + new) * lists
         # Training runs in the driver, on as many threads as there are cores.

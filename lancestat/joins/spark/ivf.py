@@ -30,7 +30,7 @@ from lancestat.joins.scratch.kept_indexes import (
     data_files,
 )
 from lancestat.joins.search.centroids import Centroids, choose_nprobes, recall_curve, train
-from lancestat.joins.search.cost_model import SAMPLE_ROWS, TRAIN_ROWS, KeptIndex
+from lancestat.joins.search.cost_model import TRAIN_ROWS, KeptIndex, sample_rows
 from lancestat.joins.search.ivf import (
     OFFSET_BITS,
     OFFSET_MASK,
@@ -66,6 +66,9 @@ _TRAIN_TOGETHER = 8
 # Sampled left rows that choose how many lists to visit, and those that measure the recall: every
 # other one, since the sample is in row order, which may not be random.
 _CHOOSING, _MEASURING = slice(None, None, 2), slice(1, None, 2)
+
+# With fewer pairs within the distance a sample tells little: then all of its neighbours count.
+_LEAST_PAIRS = 64
 
 Places = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
@@ -243,7 +246,7 @@ class IvfWriter:
         if not len(rows):
             return None
         centroids = train(rows, nlist, self.request.metric)
-        queries = self.left.sample(SAMPLE_ROWS)
+        queries = self.left.sample(sample_rows(self.request))
         written, excluded = self.write(uri, centroids, queries, [self.right.side.all_rows], places)
         lists = commit(written, uri, self.right.dimension, self.right.side.storage_options)
         like = rows[:_LIKE_ROWS]
@@ -300,7 +303,7 @@ class IvfWriter:
         Where it is declared or known how many lists to visit, only the rows that measure the recall
         are sampled, unless that turns out not to reach the recall.
         """
-        queries = self.left.sample(SAMPLE_ROWS)
+        queries = self.left.sample(sample_rows(self.request))
         nprobes, measuring = self.request.nprobes or known_nprobes, queries[_MEASURING]
         if nprobes is not None and len(measuring):
             nprobes = min(nprobes, len(index.centroids))
@@ -337,9 +340,17 @@ class IvfWriter:
         return replace(index, nprobes=nprobes, recall=recall)
 
     def _true_lists(self, sampled: SampledLists) -> NDArray[np.int64]:
-        """Return the lists of the sample's neighbours, without each row as that of itself."""
-        lists = sampled.lists()
-        return lists if self.request.self_pairs is None else lists[:, 1:]
+        """Return the lists of the sample's neighbours, without each row as that of itself.
+
+        Of all pairs within a distance these are the ones that count, if the sample has enough.
+        """
+        lists, distances = sampled.lists(), sampled.nearest.distances
+        if self.request.self_pairs is not None:
+            lists, distances = lists[:, 1:], distances[:, 1:]
+        if not self.request.is_radius:
+            return lists
+        near = np.where(distances <= self.request.limit, lists, -1)
+        return near if np.count_nonzero(near >= 0) >= _LEAST_PAIRS else lists
 
     def _recall(
         self,
@@ -523,7 +534,7 @@ class IndexKeeper:
         if known is None:
             return measure(None)
         # These rows do not choose how many lists to visit.
-        nprobes, sample = min(known, every), writer.left.sample(SAMPLE_ROWS)[_MEASURING]
+        nprobes, sample = min(known, every), writer.left.sample(sample_rows(request))[_MEASURING]
         if not len(sample):
             return measure(nprobes)
         return replace(index, nprobes=nprobes, sample=sample, measure=measure)

@@ -434,9 +434,9 @@ class PreparedJoin:
         return IvfWriter(self.jobs, self.left, self.right, self.request, self.threads)
 
     def _exact(self, job: CellJob) -> list[WrittenChunk]:
+        self._accuracy = self._exact_accuracy
         if self.request.is_radius:
             return self._within_distance(job)
-        self._accuracy = self._exact_accuracy
         parts = tuple(cut(self.right.side.all_rows, self.grid.parts))
         search = ExactCells(self.left, self.request, right=self.right, parts=parts)
         return job.nearest(search, chunk_cells(self.grid), self.grid)
