@@ -52,11 +52,20 @@ _log = logging.getLogger("lancestat.read")
 class TableSample:
     """The same `rows` rows of a table for all columns, each of which is read once; thread-safe.
 
-    `is_whole` is whether the table has no others; no other sample has its `name`.
+    They are in so many `blocks` of rows that stand side by side; `is_whole` is whether the table
+    has no others. No other sample has its `name`.
     """
 
-    def __init__(self, rows: int, read: Callable[[list[str]], pa.Table], *, is_whole: bool) -> None:
-        self.rows, self.is_whole, self.name = rows, is_whole, uuid.uuid4().hex
+    def __init__(
+        self,
+        rows: int,
+        read: Callable[[list[str]], pa.Table],
+        *,
+        blocks: int = BLOCKS,
+        is_whole: bool = False,
+    ) -> None:
+        self.rows, self.blocks, self.is_whole = rows, blocks, is_whole
+        self.name = uuid.uuid4().hex
         self._read = read
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._has_failed = False
@@ -146,9 +155,7 @@ class Sampler:
                 self.rows, lambda names: self.open().to_table(columns=names), is_whole=True
             )
         positions = _row_positions(self.rows, BLOCKS)
-        return TableSample(
-            len(positions), lambda names: self.open().take(positions, columns=names), is_whole=False
-        )
+        return TableSample(len(positions), lambda names: self.open().take(positions, columns=names))
 
 
 def _of_fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> TableSample | None:
@@ -167,7 +174,8 @@ def _of_fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> TableSampl
         )
     count = min(BLOCKS, len(ids))
     chosen = [index * len(ids) // count for index in range(count)]
-    positions = [_row_positions(rows[index], -(-BLOCKS // count)) for index in chosen]
+    of_each = -(-BLOCKS // count)
+    positions = [_row_positions(rows[index], of_each) for index in chosen]
 
     def read(names: list[str]) -> pa.Table:
         return pa.concat_tables(
@@ -175,7 +183,7 @@ def _of_fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> TableSampl
             for index, places in zip(chosen, positions, strict=True)
         )
 
-    return TableSample(sum(map(len, positions)), read, is_whole=False)
+    return TableSample(sum(map(len, positions)), read, blocks=count * of_each)
 
 
 def _row_positions(rows: int, blocks: int) -> list[int]:

@@ -141,7 +141,9 @@ def _samples(
         if column.origin is not None and column.frequencies is not None
     }
     return {
-        index: SampledRows(sample.columns, sample.rows, float(rows), sample.is_whole, common=common)
+        index: SampledRows(
+            sample.columns, sample.rows, float(rows), sample.is_whole, sample.blocks, common=common
+        )
     }
 
 

@@ -179,6 +179,17 @@ def test_the_same_values_stand_side_by_side(each: int) -> None:
     assert q_error(counted, 400_000 // each) <= 1.5
 
 
+def test_a_value_that_is_everywhere_hides_no_others() -> None:
+    customers = np.repeat(RANDOM.permutation(40_000), 10)
+    values = pl.Series("v", customers, pl.Int64).to_frame()
+    everywhere = pl.Series(RANDOM.random(400_000) < 0.05)
+    table = Relation(values.with_columns(pl.when(~everywhere).then(pl.col("v")).alias("v")), 0)
+    counted = blocks_of(table, 16_384).distinct(["v"])
+    assert counted is not None
+    # With null among the values that are met more than once, they seem to be a tenth.
+    assert q_error(counted, table.rows["v"].n_unique()) <= 1.5
+
+
 # Of a thousand customers few buy most, and those are of one nation.
 BUYERS = Relation(pl.DataFrame({"c": np.arange(1_000), "nation": np.arange(1_000) // 40}), 2)
 ORDERS = Relation(pl.DataFrame({"oc": np.minimum(RANDOM.geometric(0.02, 200_000), 999)}), 3)
