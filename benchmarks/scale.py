@@ -4,6 +4,7 @@
 
 runs    A first run over 4,000 fragments of 250 rows and 30 columns, another after 1,000 more were
         appended, and one after a row of one fragment was deleted, on a Spark that is warm.
+cluster The first of these runs on `local-cluster` with 1, 2 and 4 workers of one core.
 plan    The planner over a table that exists as values only, at growing numbers of fragments. Each
         case runs in a process of its own, so that its peak memory is its own.
 driver  What the driver does beside the scan: it stores the partials of a first run over 100,000
@@ -27,7 +28,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from measure import Case, Measures, peak_megabytes, run, run_case
+from measure import Case, Measures, Part, peak_megabytes, run, run_case
 from plan_huge import background, index_of, published, table_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ ROWS_AT = 7
 # At first, and appended.
 SMALL_FRAGMENTS = {False: (4_000, 1_000), True: (20, 10)}
 ROWS_EACH = 250
+WORKERS = {False: (1, 2, 4), True: (1,)}
 FRAGMENTS = {False: (10_000, 100_000, 1_000_000), True: (50, 100, 200)}
 COLUMNS = {False: 1_000, True: 8}
 ROWS = {False: 100_000, True: 100}
@@ -65,8 +67,17 @@ def runs(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     yield from run_case("runs", folder, tiny).items()
 
 
-def small_fragments(folder: Path, tiny: bool) -> Measures:
-    """Write a table, run lancestat over it, change it, and run again."""
+def cluster(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """A first run on clusters of workers with one core each."""
+    for workers in WORKERS[tiny]:
+        place = folder / str(workers)
+        place.mkdir()
+        for name, value in run_case(f"{workers} workers", place, tiny).items():
+            yield f"{workers} workers, {name}", value
+
+
+def small_fragments(workers: int | None, folder: Path, tiny: bool) -> Measures:
+    """Write a table, run lancestat over it, change it, and run again; on workers only once."""
     import lance
 
     from lancestat import Project
@@ -74,8 +85,9 @@ def small_fragments(folder: Path, tiny: bool) -> Measures:
     fragments, more = SMALL_FRAGMENTS[tiny]
     uri = str(folder / "t.lance")
     lance.write_dataset(columns_of(fragments * ROWS_EACH, 0), uri, max_rows_per_file=ROWS_EACH)
+    master = "" if workers is None else f', master: "local-cluster[{workers},1,1024]"'
     (folder / "lancestat_project.yml").write_text(
-        "name: small\ntargets: {dev: {spark: {min_bytes: 0}}}\n"
+        f"name: small\ntargets: {{dev: {{spark: {{min_bytes: 0{master}}}}}}}\n"
     )
     (folder / "specs").mkdir()
     declared = "tables: [{name: t, uri: t.lance}, {name: warm, uri: warm.lance}]\n"
@@ -97,6 +109,9 @@ def small_fragments(folder: Path, tiny: bool) -> Measures:
     spark.range(8).count()
     assert project.run(select="warm").status == "success"
     measured("first run")
+    if workers is not None:
+        spark.stop()
+        return measures
     files = (folder / ".lancestat").rglob("*")
     measures["state, MB"] = sum(file.stat().st_size for file in files if file.is_file()) / 1e6
     appended = columns_of(more * ROWS_EACH, fragments * ROWS_EACH)
@@ -366,17 +381,32 @@ def partials(folder: Path, tiny: bool) -> Measures:
     }
 
 
-CASES: dict[str, Case] = {
-    "partials": partials,
-    "runs": small_fragments,
-    "no budget": partial(drive, False),
-    "a budget": partial(drive, True),
-} | {
-    f"{what} {number}": partial(plan, number, what == "first")
-    for number in range(len(FRAGMENTS[False]))
-    for what in ("first", "appended")
+CASES: dict[str, Case] = (
+    {
+        "partials": partials,
+        "runs": partial(small_fragments, None),
+        "no budget": partial(drive, False),
+        "a budget": partial(drive, True),
+    }
+    | {
+        f"{what} {number}": partial(plan, number, what == "first")
+        for number in range(len(FRAGMENTS[False]))
+        for what in ("first", "appended")
+    }
+    | {
+        f"{workers} workers": partial(small_fragments, workers)
+        for sizes in WORKERS.values()
+        for workers in sizes
+    }
+)
+PARTS: dict[str, Part] = {
+    "runs": runs,
+    "cluster": cluster,
+    "plan": plans,
+    "driver": drivers,
+    "state": state,
 }
 
 
 if __name__ == "__main__":
-    run(__doc__, {"runs": runs, "plan": plans, "driver": drivers, "state": state}, CASES)
+    run(__doc__, PARTS, CASES)
