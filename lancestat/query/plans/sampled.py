@@ -107,9 +107,11 @@ class SampledRows:
         if self.is_whole:
             return float(table.n_unique())
         numbered = table.with_columns(pl.Series(_BLOCK, self._blocks()))
-        met = numbered.group_by(table.columns).agg(pl.col(_BLOCK).n_unique())[_BLOCK]
+        counted = numbered.group_by(table.columns).agg(pl.col(_BLOCK).n_unique())
+        met = counted[_BLOCK]
         read = min(1.0, rows.num_rows / max(1.0, self.rows))
-        rare = met.filter(met <= _OFTEN)
+        is_null = counted.select(pl.all_horizontal(pl.col(table.columns).is_null())).to_series()
+        rare = met.filter((met < _SEVERAL) & ~is_null)
         if not len(rare):
             return float(len(met))
         once = float((rare == 1).sum())
