@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lancestat.lake.snapshot import Field
 from lancestat.query.plans.frequencies import Frequencies
 from lancestat.query.plans.sampled import SampledRows
-from lancestat.tables.statistics.column_type import ColumnType
+from lancestat.tables.statistics.column_type import ColumnType, Kind
 from lancestat.tables.statistics.common_values import CommonValues
 from lancestat.tables.statistics.sketches import QuantileSketch
 
@@ -161,6 +161,15 @@ def narrowed(facts: Facts, id: str) -> ColumnFacts:
     return replace(column, low=bounds[0], high=bounds[1]) if bounds else column
 
 
+def _counted(column: ColumnFacts) -> ColumnFacts:
+    """Return a column with no more distinct values than there are between its bounds."""
+    if column.type is None or column.low is None or column.high is None:
+        return column
+    if column.type.kind is Kind.FLOAT or not 0 <= column.high - column.low < column.distinct:
+        return column
+    return replace(column, distinct=column.high - column.low + 1)
+
+
 def tuples(
     facts: Facts, ids: Iterable[str], kept: Kept, *, rows: float | None = None
 ) -> tuple[float, str]:
@@ -175,7 +184,7 @@ def tuples(
     others: list[ColumnFacts] = []
     united: list[str] = []
     for id in dict.fromkeys(ids):
-        column = facts.of(id)
+        column = _counted(narrowed(facts, id))
         if rows is not None and facts.parts and len(column.parts) == len(facts.parts):
             united.append(id)
         elif column.origin is None:
@@ -278,10 +287,18 @@ def _domain(
     # Rows without null that have the values which are left of each column, if those are not rare.
     rows = min(column.distinct * column.rows_per_value for column in columns)
     most = min(rows, math.prod(column.distinct for column in columns))
-    known = kept.distinct(scan, _names(columns))
+    known, sample = kept.distinct(scan, _names(columns)), facts.samples.get(scan)
+    if sample is not None and (known is None or sample.is_whole):
+        counted = sample.distinct(_names(columns))
+        if counted is not None:
+            return min(counted, most), _sampled_words(sample)
     if known is not None:
         return min(known, most), f"joint count of {len(columns)} columns"
     return most, "product of distinct counts"
+
+
+def _sampled_words(sample: SampledRows) -> str:
+    return "rows of the table" if sample.is_whole else f"sample of {sample.size:,} rows"
 
 
 def _follows(facts: Facts, scan: int, named: Mapping[int, frozenset[str]]) -> bool:
@@ -324,7 +341,7 @@ def _groups(
         limit = most if known is None else min(known, most)
         floor = 1.0 if sample.is_filtered else least
         count, whole = min(max(counted, floor), limit * with_null), sample.rows
-        how = "rows of the table" if sample.is_whole else f"sample of {sample.size:,} rows"
+        how = _sampled_words(sample)
     elif known is not None:
         count, how = min(known, most) * with_null, ""
         how = f"joint count of {len(columns)} columns" if len(columns) > 1 else ""

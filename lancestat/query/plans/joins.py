@@ -432,7 +432,7 @@ def _partnered(
         return 1 - max(left.of(a).nulls for a, _ in pairs)
     present, _ = tuples(right, [b for _, b in pairs], kept, rows=right.rows)
     nulls = max(left.of(a).nulls for a, _ in pairs)
-    found = min(1.0, present * matching.right / matching.domain)
+    found = min(1.0, min(present, right.rows) * matching.right / matching.domain)
     return (1 - nulls) * matching.left * found
 
 

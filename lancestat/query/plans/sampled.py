@@ -97,6 +97,12 @@ class SampledRows:
             the number of distinct values of an attribute, VLDB 1995: the estimator "Duj1",
             stabilized as its "Duj2a" is.
         """
+        made: float | None = self._once(
+            "distinct", "\0".join(sorted(names)), self.passing, lambda: self._distinct(names)
+        )
+        return made
+
+    def _distinct(self, names: Collection[str]) -> float | None:
         from lancestat.polars import pl
 
         rows = self._passing(names)

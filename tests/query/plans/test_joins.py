@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 
+from lancestat.query.plans.facts import Facts
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Condition
 from tests.query.plans.relations import (
@@ -76,6 +79,34 @@ def test_two_keys_without_a_joint_count_are_at_most_the_rows_of_the_table() -> N
     made = joined(SALES.facts(), RETURNS.facts(), "INNER", conditions, NOTHING)
     # Spark takes the most selective key alone, which gives 60 times as many.
     assert q_error(made.rows, 4_000) <= 1.01
+
+
+def test_two_keys_without_a_joint_count_are_counted_in_a_sample() -> None:
+    # Of each part there are ten sizes, in which the part's number says the first digits.
+    parts = pl.DataFrame({"part": np.arange(5_000) % 500, "size": np.arange(5_000) % 500 * 10})
+    sizes = parts.with_columns(pl.col("size") + pl.Series(np.arange(5_000) // 500))
+    stock = sizes[RANDOM.integers(0, 5_000, 20_000)].rename({"part": "p", "size": "s"})
+    left, right = Relation(sizes, 0).sampled(), Relation(stock, 1).sampled(4_000)
+    made = joined(left, right, "INNER", [equal("part", "p"), equal("size", "s")], NOTHING)
+    assert q_error(made.rows, 20_000) <= 1.2
+
+
+@pytest.mark.parametrize("type", ["INNER", "LEFT SEMI"])
+def test_days_are_no_more_than_those_of_the_year_that_is_left(type: str) -> None:
+    def visits(scan: int, *names: str) -> tuple[pl.DataFrame, Facts]:
+        rows = frame(RANDOM, 20_000, customer=2_000, day=365).unique(maintain_order=True)
+        rows = rows.rename(dict(zip(rows.columns, names, strict=True)))
+        facts = Relation(rows, scan).facts()
+        customer, day = (facts.of(name) for name in names)
+        # The day is of a calendar of a century, of which a condition has left a year.
+        of_century = replace(day, origin=(scan + 1, "d"), distinct=36_525.0, rows_per_value=1.0)
+        return rows, replace(facts, columns={names[0]: customer, names[1]: of_century})
+
+    (left, one), (right, other) = visits(0, "c", "d"), visits(2, "e", "f")
+    conditions = [equal("c", "e"), equal("d", "f")]
+    made = joined(one, other, type, conditions, NOTHING)
+    true = true_rows(left, right, {"c": "e", "d": "f"}, TYPES[type])
+    assert q_error(made.rows, true) <= 1.2
 
 
 def test_null_keys_have_no_partners() -> None:
