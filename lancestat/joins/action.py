@@ -249,10 +249,7 @@ class JoinFigures:
             parts.append(f"{count(self.counts.unmatched_left_rows, 'left row')} without neighbours")
         if self.counts.excluded_right_rows:
             parts.append(excluded_rows(self.counts.excluded_right_rows))
-        recall = self.accuracy.recall
-        if recall is not None and recall < 1:
-            parts.append(f"recall {measured_recall(recall, self.accuracy.nprobes)}")
-        return tuple(parts)
+        return (*parts, *missed(self.accuracy))
 
 
 def join_figures(result: NodeResult) -> JoinFigures:
@@ -262,6 +259,13 @@ def join_figures(result: NodeResult) -> JoinFigures:
 def excluded_rows(rows: int) -> str:
     """Return how many rows of the right side take no part in a join."""
     return f"{count(rows, 'right row')} without a usable vector"
+
+
+def missed(accuracy: Accuracy) -> tuple[str, ...]:
+    """Return the recall in words where something was missed."""
+    if accuracy.recall is None or accuracy.recall >= 1:
+        return ()
+    return (f"recall {measured_recall(accuracy.recall, accuracy.nprobes)}",)
 
 
 def measured_recall(recall: float, nprobes: int | None) -> str:

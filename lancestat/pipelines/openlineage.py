@@ -46,6 +46,7 @@ from openlineage.client.uuid import generate_new_uuid
 from lancestat.errors import LancestatError
 from lancestat.formats import count, format_instant
 from lancestat.joins.action import join_figures
+from lancestat.joins.duplicates.members import IS_KEPT, RESULT_COLUMNS
 from lancestat.joins.record import decode_record as decode_join
 from lancestat.joins.search.work import Scope, output_names
 from lancestat.lake.files import local_path
@@ -73,6 +74,7 @@ from lancestat.runs.execute import stored_result
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeCheck, NodeResult, RunResult, Status
 from lancestat.spec.catalog import table_name_of
+from lancestat.spec.duplicates import Order
 from lancestat.spec.model import Duplicates, KnnJoin, KnnSide, Node, ProjectSpec, Table, is_source
 from lancestat.state.values import canonical_uri
 from lancestat.tables.judgement import TableAssessment, assess
@@ -310,6 +312,8 @@ class RunEvents:
         pairs = None
         if node.pairs_uri is not None:
             pairs = self._dataset(node.pairs_uri, node.dataset_format)
+        if groups is not None and version is not None:
+            groups.facets["columnLineage"] = _group_lineage(node, table)
         written = [dataset.as_output() for dataset in (groups, pairs) if dataset is not None]
         return _unique(dataset.as_input() for dataset in table), written
 
@@ -630,6 +634,33 @@ def _column_lineage(
     return module.ColumnLineageDatasetFacet(
         {name: module.Fields(fields) for name, fields in found.items() if fields},
         inputs([*vectors, *keys], "INDIRECT", "JOIN"),
+    )
+
+
+def _group_lineage(node: Duplicates, table: Sequence[_Dataset]) -> DatasetFacet:
+    """Return which columns of the table those of groups come from."""
+    module = column_lineage_dataset
+    selected = node.select
+    if selected is None:
+        snapshots = [dataset.snapshot for dataset in table if dataset.snapshot is not None]
+        selected = tuple(column.name for snapshot in snapshots for column in snapshot.fields)
+
+    def inputs(columns: Iterable[str], type: str, subtype: str) -> list[Any]:
+        how = module.Transformation(type, subtype)
+        return [
+            module.InputField(dataset.namespace, dataset.name, column, [how])
+            for column in columns
+            for dataset in table
+        ]
+
+    compared = (node.vector, *node.on)
+    order = (Order.parse(text).column for text in node.order_by)
+    found = {name: inputs([name], "DIRECT", "IDENTITY") for name in selected}
+    found |= {name: inputs(compared, "DIRECT", "TRANSFORMATION") for name in RESULT_COLUMNS}
+    found[IS_KEPT] += inputs(order, "INDIRECT", "SORT")
+    return module.ColumnLineageDatasetFacet(
+        {name: module.Fields(fields) for name, fields in found.items() if fields},
+        inputs(compared, "INDIRECT", "GROUP_BY"),
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from lancestat.joins.duplicates.action import DuplicatesFigures
 from lancestat.joins.duplicates.node import record_of
 from lancestat.joins.duplicates.record import DuplicatesRecord
-from lancestat.report.joins import RESULTS
+from lancestat.report.joins import RESULTS, ResultReport, unsatisfying
 from lancestat.report.values import (
     NodeReport,
     NodeRuns,
@@ -24,22 +24,10 @@ from lancestat.spec.model import Duplicates, Node, NodeKind, duplicates_of
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicatesReport(NodeReport):
-    """Near-duplicates: whether the groups hold, and what was last made.
-
-    `results` are the newest runs that wrote a result, however many others there were since.
-    """
+class DuplicatesReport(ResultReport):
+    """Near-duplicates."""
 
     record: DuplicatesRecord | None = None
-    results: tuple[PastRun, ...] = ()
-
-    @property
-    def made_at(self) -> datetime | None:
-        return self.record.finished_at if self.record else None
-
-    def cells(self) -> dict[str, object]:
-        rows = self.record.result.rows if self.record else None
-        return {**NodeReport.cells(self), "rows": rows}
 
     def to_json(self, now: datetime) -> dict[str, object]:
         record = self.record
@@ -53,6 +41,8 @@ class DuplicatesReport(NodeReport):
 
 _MEASURES = (
     "strategy",
+    "recall",
+    "nprobes",
     "duplicate_groups",
     "duplicate_rows",
     "duplicate_pairs",
@@ -73,7 +63,11 @@ class DuplicatesReporter(Reporter):
 
     def report(self, node: Duplicates, runs: tuple[PastRun, ...]) -> DuplicatesReport:
         action, record = self.actions[node.name], record_of(self.observed, node)
-        problems = [*shortcomings(action), *failed(runs, self.now, action.error)]
+        problems = [
+            *shortcomings(action),
+            *failed(runs, self.now, action.error),
+            *unsatisfying(node, record),
+        ]
         results = (self.results or {}).get(node.name, ())
         facts = planned_facts(node, action, problems)
         return DuplicatesReport(**facts, record=record, runs=runs, results=results)

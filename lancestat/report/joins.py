@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import floor
+from typing import Protocol
 
 from lancestat.formats import count
 from lancestat.joins.action import join_figures
 from lancestat.joins.node import record_of
-from lancestat.joins.record import UNMEASURED, Accuracy, JoinRecord
+from lancestat.joins.record import Accuracy, JoinRecord, ResultRecord
 from lancestat.report.values import (
     Health,
     NodeReport,
@@ -26,17 +27,28 @@ from lancestat.report.values import (
 from lancestat.runs.actions import Action
 from lancestat.runs.result import NodeCheck, PastRun
 from lancestat.spec.expectations import Severity
-from lancestat.spec.model import KnnJoin, Node, NodeKind, joins_of
+from lancestat.spec.model import Duplicates, KnnJoin, Node, NodeKind, joins_of
+
+
+class Made(Protocol):
+    """What the state has of the last result of a node."""
+
+    @property
+    def finished_at(self) -> datetime: ...
+    @property
+    def result(self) -> ResultRecord: ...
+    @property
+    def accuracy(self) -> Accuracy: ...
 
 
 @dataclass(frozen=True, slots=True)
-class JoinReport(NodeReport):
-    """A join: whether its result holds, and what was last made.
+class ResultReport(NodeReport):
+    """A node that writes a result by comparing vectors: whether it holds, and what was last made.
 
     `results` are the newest runs that wrote a result, however many others there were since.
     """
 
-    record: JoinRecord | None = None
+    record: Made | None = None
     results: tuple[PastRun, ...] = ()
 
     @property
@@ -53,6 +65,13 @@ class JoinReport(NodeReport):
     def cells(self) -> dict[str, object]:
         rows = self.record.result.rows if self.record else None
         return {**NodeReport.cells(self), "rows": rows}
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReport(ResultReport):
+    """A join."""
+
+    record: JoinRecord | None = None
 
     def to_json(self, now: datetime) -> dict[str, object]:
         record = self.record
@@ -111,16 +130,16 @@ def join_report(
     problems = [
         *shortcomings(action),
         *failed(runs, now, action.error),
-        *unsatisfying(join, UNMEASURED if record is None else record.accuracy),
+        *unsatisfying(join, record),
         *unmatched(results),
     ]
     facts = planned_facts(join, action, problems)
     return JoinReport(**facts, record=record, runs=runs, results=results)
 
 
-def unsatisfying(join: KnnJoin, accuracy: Accuracy) -> list[Problem]:
+def unsatisfying(node: KnnJoin | Duplicates, record: Made | None) -> list[Problem]:
     """A result whose measured recall is less than was asked for."""
-    found, asked = accuracy.recall, join.recall
+    found, asked = None if record is None else record.accuracy.recall, node.recall
     if found is None or asked is None or found >= asked:
         return []
     # Rounded up it might look like enough.

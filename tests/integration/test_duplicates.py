@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +171,9 @@ def test_approximate_duplicates_have_the_recall_that_is_asked_for(
         return done.figures
 
     first = run("prepare", "build index", "probe")
+    [report] = project.report().nodes
+    [check] = report.node_checks(datetime.now(timezone.utc))
+    assert (check.check, check.passed) == ("recall", True)
     assert first.join is not None and first.join.accuracy.nprobes is not None
     assert 0.9 <= (first.join.accuracy.recall or 0) <= 1
     assert first.join.pairs is not None and first.join.pairs < 1200 * 1199 // 2

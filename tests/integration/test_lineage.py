@@ -116,6 +116,30 @@ def test_a_table_that_is_both_sides_is_one_input(tmp_path: Path, run: Run) -> No
     assert [each["field"] for each in lineage["dataset"]] == ["v"]
 
 
+def test_groups_of_near_duplicates_come_from_their_table(tmp_path: Path, run: Run) -> None:
+    write(tmp_path)
+    node = {
+        "name": "same",
+        "table": "queries",
+        "vector": "v",
+        "on": ["key"],
+        "max_distance": 100,
+        "keep": {"order_by": ["id desc"]},
+        "select": ["id"],
+        "output": {"lance": "same.lance"},
+    }
+    project = write_project(tmp_path, "queries", duplicates=[node])
+    event = ended(run(project), "duplicates.shop.same")
+    [dataset], [output] = event["inputs"], event["outputs"]
+    assert (Path(dataset["name"]).stem, Path(output["name"]).stem) == ("queries", "same")
+    lineage = output["facets"]["columnLineage"]
+    compared = [("queries", name, "TRANSFORMATION") for name in ("v", "key")]
+    made = dict.fromkeys(("group_id", "is_kept", "_distance", "_row_hash"), compared)
+    made["is_kept"] = [*compared, ("queries", "id", "SORT")]
+    assert sources(lineage["fields"]) == {"id": [("queries", "id", "IDENTITY")], **made}
+    assert {column["name"] for column in output["facets"]["schema"]["fields"]} == {"id", *made}
+
+
 def test_a_query_has_datasets_and_no_columns(tmp_path: Path, run: Run) -> None:
     write(tmp_path)
     query = {"sql": "select id, v as w from {{ ref('queries') }}", "vector": "w"}

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from lancestat import codec
 from lancestat.formats import count, duration
-from lancestat.joins.action import JoinAction, JoinFigures, JoinStage
+from lancestat.joins.action import JoinAction, JoinFigures, JoinStage, missed
 from lancestat.joins.duplicates.record import DuplicatesRecord, GroupCounts
 from lancestat.joins.record import JoinRecord, OutputState
 from lancestat.joins.search.work import PinnedTable, Scope
@@ -105,7 +105,7 @@ class DuplicatesFigures:
             parts += counted(self.counts)
         if excluded := self.join.counts.excluded_right_rows:
             parts.append(f"{count(excluded, 'row')} without a usable vector")
-        return tuple(parts)
+        return (*parts, *missed(self.join.accuracy))
 
 
 # Members of `GroupCounts`, by what JSON calls them.

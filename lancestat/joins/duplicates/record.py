@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lancestat import codec
 from lancestat.codec import Instant
-from lancestat.joins.record import JoinRecord, ResultRecord
+from lancestat.joins.record import Accuracy, JoinRecord, ResultRecord
 from lancestat.spec.model import NodeKind
 from lancestat.state.values import StoredRecord
 
@@ -66,6 +66,11 @@ class DuplicatesRecord:
     sizes: GroupSizes
     highest_id: int
     finished_at: Instant
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """That of the join which found the pairs."""
+        return self.pairs.accuracy
 
 
 def record_key(node: str) -> str:

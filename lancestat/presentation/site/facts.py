@@ -10,17 +10,18 @@ from markupsafe import Markup
 from lancestat.formats import age, count, spoken
 from lancestat.joins.action import excluded_rows, measured_recall
 from lancestat.joins.duplicates.action import counted
-from lancestat.joins.record import InputRecord, JoinRecord
+from lancestat.joins.record import Accuracy, InputRecord, JoinRecord
 from lancestat.presentation.site.charts import Distribution, distribution
 from lancestat.presentation.site.text import NOTHING, ago, since
 from lancestat.report.duplicates import DuplicatesReport
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import TableReport, status_figures
 from lancestat.spec.catalog import shown_uri, table_name_of
-from lancestat.spec.knn_join import Pairs, keys_text
+from lancestat.spec.knn_join import Mode, Pairs, keys_text
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnSelection,
+    Duplicates,
     Freshness,
     KnnJoin,
     KnnSide,
@@ -121,6 +122,7 @@ def duplicates_facts(report: DuplicatesReport, origins: Origins = NO_ORIGINS) ->
         ("Vector", spec.vector),
         *([("Keys", named(origins, "on") or ", ".join(spec.on))] if spec.on else []),
         *([("Where", spec.where)] if spec.where is not None else []),
+        *([("Mode", _mode(spec))] if spec.mode != Mode.EXACT.value else []),
         ("Kept", ", ".join(spec.order_by) or "the first row of a group"),
         ("Output", f"lance: {spec.output_uri}"),
         *([("Pairs", f"lance: {spec.pairs_uri}")] if spec.pairs_uri is not None else []),
@@ -136,6 +138,7 @@ def duplicates_facts(report: DuplicatesReport, origins: Origins = NO_ORIGINS) ->
                 "Excluded",
                 f"{count(joined.counts.excluded_right_rows, 'row')} without a usable vector",
             ),
+            *_recall(joined.accuracy),
         ]
     facts += [("Owner", spec.owner)] if spec.owner else []
     return facts
@@ -159,7 +162,7 @@ def group_sizes(report: DuplicatesReport) -> SizeFacts | None:
     return rows, ", ".join(map(count, record.sizes.largest))
 
 
-def _mode(spec: KnnJoin) -> str:
+def _mode(spec: KnnJoin | Duplicates) -> str:
     if spec.recall is not None:
         return f"{spec.mode}, recall at least {spec.recall:g}"
     if spec.nprobes is not None:
@@ -180,9 +183,13 @@ def _made(record: JoinRecord) -> list[Fact]:
     if record.groups is not None:
         groups, pairs = record.groups.groups, record.groups.pairs
         facts.append(("Groups", f"{count(groups)} of equal keys, with {count(pairs, 'pair')}"))
-    if accuracy.recall is not None:
-        facts.append(("Recall", measured_recall(accuracy.recall, accuracy.nprobes)))
-    return facts
+    return [*facts, *_recall(accuracy)]
+
+
+def _recall(accuracy: Accuracy) -> list[Fact]:
+    if accuracy.recall is None:
+        return []
+    return [("Recall", measured_recall(accuracy.recall, accuracy.nprobes))]
 
 
 def _place(table: Table) -> Iterator[Fact]:
