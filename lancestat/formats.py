@@ -101,6 +101,7 @@ def spoken(words: Iterable[str]) -> str:
 # such as this one.
 PAINT = "".join(map(chr, range(0xFDD0, 0xFDE0)))
 _LAYOUT = re.compile(r"\n(?= {6})")
+_HINT = "\n      hint: "
 
 
 # The most names that a sentence lists.
@@ -120,6 +121,12 @@ def visible(text: str, *, keep: str = "") -> str:
     return "".join(
         char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text
     )
+
+
+def message_line(text: str) -> str:
+    """A message on one line, with its hint in parentheses, which is the last of its lines."""
+    message, hint, advice = text.partition(_HINT)
+    return visible(f"{message} (hint: {advice})" if hint else message)
 
 
 def message_lines(text: str) -> list[str]:

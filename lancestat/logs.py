@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from lancestat.errors import LancestatError
-from lancestat.formats import escape_commands, visible
+from lancestat.formats import escape_commands, message_line
 from lancestat.redact import Audience, Redactor
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class _RedactingFactory:
 def _line(text: str) -> str:
     for redactor in tuple(_redactors):
         text = redactor.text(text, Audience.PERSON)
-    return visible(escape_commands(text))
+    return message_line(escape_commands(text))
 
 
 def without_secrets(cls: type[T]) -> type[T]:

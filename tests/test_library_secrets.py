@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lancestat import Project
-from lancestat.errors import LancestatError
+from lancestat.errors import LancestatError, StateUnreachable
 
 SECRET = "qzpasswordvalue"
 FILES = {
@@ -97,6 +97,15 @@ def test_logs_show_no_secret(logged: io.StringIO, project: Project, name: str) -
     assert text.count("at {{ env_var('L_DB_PASSWORD') }}\\n::error::y\n") == 2
     assert SECRET not in text
     assert not any(line.lstrip().startswith("::") for line in text.splitlines())
+
+
+def test_the_hint_of_a_logged_error_is_in_parentheses(
+    logged: io.StringIO, project: Project
+) -> None:
+    error = StateUnreachable(f"no {SECRET}", hint="check it")
+    logging.getLogger("lancestat.run").warning("the run is not recorded: %s", error)
+    line = "the run is not recorded: LS301  no {{ env_var('L_DB_PASSWORD') }} (hint: check it)\n"
+    assert logged.getvalue() == line * 2
 
 
 def test_handlers_of_a_child_logger_receive_no_secret(project: Project) -> None:

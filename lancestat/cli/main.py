@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import gc
 import os
 import signal
@@ -23,6 +24,7 @@ from lancestat.errors import (
     InternalError,
     InvalidProject,
     LancestatError,
+    NotWritten,
     UsageError,
     WrongCommandLine,
 )
@@ -252,6 +254,10 @@ def describe(error: BaseException) -> list[str]:
     return painted(_coded(error))
 
 
+# A disk that is full, and limits of a user or a process.
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
 def _coded(error: BaseException) -> LancestatError:
     """Return the error itself if it has a code, else an internal error that names it."""
     if isinstance(error, LancestatError):
@@ -261,6 +267,9 @@ def _coded(error: BaseException) -> LancestatError:
 
         if is_of_file_names(error):
             return name_not_encodable(_redacted_line(error.object))
+    if isinstance(error, OSError) and error.errno in _FULL:
+        where = _redacted_line(str(error.filename or "the output"))
+        return NotWritten(f"cannot write to {where}: {error.strerror}", hint="make room there")
     what = _redacted_line(" ".join(str(error).split()))
     kind = type(error).__name__
     return InternalError(

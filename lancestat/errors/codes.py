@@ -250,7 +250,7 @@ class NothingSelected(UsageError, code="LS402"):
 
 
 class NotWritten(UsageError, code="LS403"):
-    """A command cannot write to the given file or folder."""
+    """A command cannot write to the given file or folder, or there is no room for its output."""
 
 
 class UnknownTable(UsageError, code="LS404"):

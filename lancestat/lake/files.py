@@ -390,7 +390,12 @@ def collect_temporary_garbage() -> None:
 
 
 def _temporary_folders() -> Iterator[tuple[Path, Lease]]:
-    for path in Path(tempfile.gettempdir()).glob("lancestat-*"):
+    try:
+        folder = Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        # There is none that can be written, as on a full disk.
+        return
+    for path in folder.glob("lancestat-*"):
         named = _FOLDER_NAME.fullmatch(path.name)
         if named is not None and not path.is_symlink():
             yield path, Lease.of_tag(named[1])

@@ -2,7 +2,7 @@
 
 `manifest.json` has the nodes and what they depend on, `run_results.json` how the nodes of a run
 ended, `sources.json` how nodes are at the time of `lancestat status`. Their schemas are in
-`schemas/`. They contain no secrets. What cannot be written is a warning.
+`schemas/`. They contain no secrets. What cannot be written is one warning.
 """
 
 from __future__ import annotations
@@ -248,6 +248,7 @@ class Artifacts:
         self._stages: dict[str, list[tuple[str, datetime]]] = {}
         self._ended: dict[str, datetime] = {}
         self._lock = threading.Lock()
+        self._told: set[str] = set()
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -429,16 +430,23 @@ class Artifacts:
             write_whole(self._folder / name, f"{text}\n".encode())
         except (OSError, UnicodeEncodeError) as error:
             why = getattr(error, "strerror", None) or "a name in it cannot be encoded"
-            _log.warning("no %s is written to %s: %s", name, self._folder, why)
+            if why not in self._told:
+                self._told.add(why)
+                _log.warning("artifacts are not written to %s: %s", self._folder, why)
 
     def _make_folder(self) -> None:
         if self._folder.is_symlink():
             # Whoever could place it there would have files replaced elsewhere.
-            raise OSError(0, "it is a symbolic link")
+            raise OSError(0, "it is a symbolic link; --artifacts names another folder")
         if not self._folder.exists():
             self._folder.mkdir(parents=True)
-            # A repository is not to hold it.
-            (self._folder / ".gitignore").write_text("*\n", "utf-8")
+            try:
+                # A repository is not to hold it.
+                write_whole(self._folder / ".gitignore", b"*\n")
+            except OSError:
+                # The next command makes both.
+                self._folder.rmdir()
+                raise
 
 
 _STATUSES: dict[Health, Literal["pass", "warn", "error"]] = {

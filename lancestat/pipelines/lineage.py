@@ -28,6 +28,8 @@ from lancestat.spec.model import ProjectSpec
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import RunEvent
+    from openlineage.client.transport import Transport
+    from requests import Response
 
 _log = logging.getLogger("lancestat.lineage")
 
@@ -103,6 +105,7 @@ class Lineage:
                 "type"
             ):
                 raise ValueError("no transport is configured")
+            _refuse_redirects(client.transport)
         except Exception as error:
             self._problem = _words(error)
             return
@@ -125,6 +128,22 @@ class Lineage:
             self._problem = _words(error)
             return getattr(error, "response", None) is not None
         return True
+
+
+def _refuse_redirects(transport: Transport) -> None:
+    """Let events that are redirected be errors: most redirects drop what is posted."""
+    for each in getattr(transport, "transports", [transport]):
+        if each.kind == "http":
+            each.session.hooks["response"].append(_refuse_redirect)
+
+
+def _refuse_redirect(response: Response, **_: object) -> None:
+    from requests import TooManyRedirects
+
+    if response.is_redirect:
+        raise TooManyRedirects(
+            f"it answers {response.status_code}, and redirects are not followed", response=response
+        )
 
 
 def _words(error: Exception) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lancestat.formats import age, count, named, share
+from lancestat.formats import age, count, share
 from lancestat.spec.model import Node, ProjectSpec, Table
 from lancestat.spec.monitors import (
     Anomalies,
@@ -49,13 +49,15 @@ _Judged = tuple[CheckVerdict, str]
 class Loaded:
     """A table after a load: when, its rows, and the figures of its columns.
 
-    `schema` is the beginning of its hash, None where it is not known.
+    `schema` is the beginning of its hash, None where it is not known, and `change` says how columns
+    have changed with the load, None where that is not known.
     """
 
     at: datetime
     rows: int
     columns: ColumnFigures
     schema: str | None
+    change: str | None
 
 
 def monitors_of(node: Node, spec: ProjectSpec) -> tuple[Monitor, ...]:
@@ -85,11 +87,13 @@ def _states(history: Sequence[HistoryPoint], assessment: TableAssessment) -> Ite
         own, columns = point.decoded()
         rows = own.get("rows")
         if isinstance(rows, int):
-            yield (last := Loaded(point.at, rows, columns, own.get("schema")))
+            schema, change = own.get("schema"), own.get("schema_change")
+            yield (last := Loaded(point.at, rows, columns, schema, change))
     snapshot = assessment.snapshot
     schema, at = assessment.schema_hash[:SCHEMA_DIGITS], snapshot.committed_at
     if last is not None and at is not None and (snapshot.rows, schema) != (last.rows, last.schema):
-        yield Loaded(max(at, last.at), snapshot.rows, ColumnFigures(), schema)
+        change = assessment.schema_change
+        yield Loaded(max(at, last.at), snapshot.rows, ColumnFigures(), schema, change)
 
 
 def _checked(
@@ -148,13 +152,7 @@ def _schema(
     before, after = states[at - 1 : at + 1]
     if before.schema is None or before.schema == after.schema:
         return CheckVerdict.PROVED, "the schema is as it was before the last change of the table"
-    names = {field.name for field in assessment.snapshot.fields}
-    known = set(before.columns.names)
-    gone = sorted(known - names)
-    new = sorted(names - known) if known else []
-    parts = [f"without {named(gone[:_NAMED])}"] if gone else []
-    parts += [f"with {named(new[:_NAMED])}"] if new else []
-    what = f": {', '.join(parts)}" if parts else ""
+    what = f": {after.change}" if after.change else ""
     return CheckVerdict.REFUTED, f"the schema has changed, {_since(after.at)}{what}"
 
 
@@ -200,7 +198,7 @@ class _Buckets:
             state = days.get(day)
             if state is None:
                 at = every[-1].at.replace(year=day.year, month=day.month, day=day.day)
-                state = Loaded(at, every[-1].rows, every[-1].columns, every[-1].schema)
+                state = replace(every[-1], at=at)
             every.append(state)
         return cls(every, are_days=True, is_open=last == now.date())
 

@@ -64,7 +64,10 @@ def find_java() -> Java:
 
 
 def _configured_java() -> Java:
-    hint = f"install OpenJDK {OLDEST_JAVA} (Debian: apt install openjdk-{OLDEST_JAVA}-jre-headless)"
+    hint = (
+        f"install OpenJDK {OLDEST_JAVA} or newer "
+        "(Debian 12: apt install openjdk-17-jre-headless, Debian 13: openjdk-21-jre-headless)"
+    )
     home = os.environ.get("JAVA_HOME")
     if home:
         path = Path(home) / "bin" / "java"

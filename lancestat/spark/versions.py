@@ -185,7 +185,9 @@ def has_nearest_by_join() -> bool:
     if package is None or package.origin is None:
         return False
     source = Path(package.origin).parent / "sql" / "dataframe.py"
-    return b"def nearestByJoin(" in source.read_bytes()
+    # Under spark-submit, PySpark is an archive.
+    loader: Any = package.loader
+    return b"def nearestByJoin(" in loader.get_data(str(source))
 
 
 def has_python_sources() -> bool:

@@ -120,7 +120,8 @@ class TableVersion:
     `histograms` names the columns whose partials need quantiles, and `newest_fragment` is that of
     the snapshot. `size_bytes` is that of the data files. `wanted` has the columns of each partial
     that it needs, of a group in the order of its tuples, by stored key (`state.values`). The state
-    gets the partials of `fold` fragments with consecutive ids together.
+    gets the partials of `fold` fragments with consecutive ids together. `schema_change` says how
+    columns differ from those of the last statistics, as far as that is known.
     """
 
     UNORDERED: ClassVar[frozenset[str]] = frozenset({"groups"})
@@ -139,6 +140,7 @@ class TableVersion:
     wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     size_bytes: int = 0
     fold: int = 1
+    schema_change: str | None = None
 
     @property
     def uri(self) -> str:

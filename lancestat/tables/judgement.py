@@ -349,7 +349,7 @@ class TableStatistics:
         if not enabled:
             return Verdict(GuardReason.DISABLED, "column statistics are switched off")
         if self.finding.reason is GuardReason.SCHEMA_CHANGED:
-            detail = self._schema_change() or self.finding.detail
+            detail = self.schema_change or self.finding.detail
             return Verdict(GuardReason.SCHEMA_CHANGED, detail)
         policy = self.allow_stale if allow_stale is None else allow_stale
         verdict = self._under_policy(self.finding, policy, now)
@@ -378,8 +378,11 @@ class TableStatistics:
             changed_rows=lambda: self.changed_rows,
         )
 
-    def _schema_change(self) -> str | None:
-        """Return how the columns have changed since they were read, None if it is not known."""
+    @property
+    def schema_change(self) -> str | None:
+        """How the columns have changed since they were read, None for no way, or if not known."""
+        if self.finding.reason is not GuardReason.SCHEMA_CHANGED:
+            return None
         base, _ = self._base_and_history
         if base is None or not self._is_of(base):
             return None
@@ -414,7 +417,14 @@ def schema_change(before: Sequence[Field], now: Sequence[Field]) -> str | None:
         ("added", [name for name in new if name not in old and name not in renamed]),
         ("removed", [field.name for field in gone.values() if field.name not in former]),
         ("renamed", [f"{was} (now {name})" for name, was in renamed.items()]),
-        ("changed in type", [n for n, f in new.items() if n in old and _type(old[n]) != _type(f)]),
+        (
+            "changed in type",
+            [
+                f"{name} ({_type(old[name])}, now {_type(field)})"
+                for name, field in new.items()
+                if name in old and _type(old[name]) != _type(field)
+            ],
+        ),
     )
     parts = [_changed(names, how) for how, names in changes if names]
     if not parts and list(old) != list(new):
@@ -422,8 +432,8 @@ def schema_change(before: Sequence[Field], now: Sequence[Field]) -> str | None:
     return " and ".join(parts) or None
 
 
-def _type(field: Field) -> tuple[object, bool]:
-    return field.spark_type or field.type, field.nullable
+def _type(field: Field) -> str:
+    return f"{field.spark_type or field.type}{'' if field.nullable else ' not null'}"
 
 
 def _changed(names: Sequence[str], how: str) -> str:

@@ -463,6 +463,7 @@ def _version(assessment: TableAssessment, changes: TableChanges) -> TableVersion
         newest_fragment=assessment.snapshot.newest_fragment,
         wanted=assessment.wanted,
         size_bytes=assessment.snapshot.size_bytes,
+        schema_change=assessment.schema_change,
     )
 
 

@@ -508,6 +508,8 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
     table = action.table
     live, versions = {table.identity: table.live}, {table.uri: table.version}
     found = {**history_figures(done.record), "bytes_read": result.bytes_scanned}
+    if table.schema_change is not None:
+        found["schema_change"] = table.schema_change
     return NodeEnded(result, stored_record(done.record), found, live, versions)
 
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import lance
 import pyarrow as pa
@@ -35,10 +36,14 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def lancestat(folder: Path, *args: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def lancestat(
+    folder: Path, *args: str, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "lancestat", *args]
     variables = {**os.environ, **environment}
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=300)
+    return subprocess.run(
+        command, cwd=folder, env=variables, stdout=stdout, stderr=subprocess.PIPE, timeout=300
+    )
 
 
 def on_terminal(folder: Path, *args: str) -> bytes:
@@ -147,6 +152,15 @@ def test_spark_starts_in_a_folder_with_a_name_beyond_ascii(shop: Path) -> None:
     result = lancestat(shop, "sql", query, LC_ALL="C", TMPDIR=str(folder))
     assert result.returncode == 0, result.stderr
     assert "7" in result.stdout.decode()
+
+
+def test_an_output_without_room_is_an_error_of_the_place(shop: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        result = lancestat(shop, "show", "t", stdout=full)
+    assert (result.returncode, result.stderr.decode()) == (
+        1,
+        "LS403  cannot write to the output: No space left on device\n      hint: make room there\n",
+    )
 
 
 def test_an_error_in_such_an_encoding_is_whole(plain: Path) -> None:

@@ -104,6 +104,16 @@ def test_drafts_of_another_host_are_kept_for_a_week(tmp_path: Path) -> None:
     assert not other.exists()
 
 
+def test_where_no_temporary_folder_can_be_made_there_is_none_to_remove(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/nowhere"])
+    with pytest.raises(FileNotFoundError):
+        tempfile.gettempdir()
+    collect_temporary_garbage()
+
+
 def test_temporary_folders_of_killed_processes_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

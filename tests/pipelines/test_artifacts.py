@@ -205,6 +205,9 @@ def test_a_repository_does_not_get_them(command: Command) -> None:
     assert "target" not in subprocess.run(status, check=True, capture_output=True, text=True).stdout
 
 
+IS_LINK = "it is a symbolic link; --artifacts names another folder"
+
+
 def linked() -> None:
     Path("elsewhere").mkdir()
     Path("target").symlink_to("elsewhere")
@@ -225,28 +228,40 @@ def refused(code: int) -> Callable[[pytest.MonkeyPatch], None]:
 @pytest.mark.parametrize(
     ("break_folder", "why"),
     [
-        (lambda _: linked(), "it is a symbolic link"),
+        (lambda _: linked(), IS_LINK),
+        (lambda _: Path("target").symlink_to("nowhere"), IS_LINK),
         (lambda _: Path("target").write_text("mine"), "Not a directory"),
         (refused(errno.ENOSPC), "No space left on device"),
         (refused(errno.EROFS), "Read-only file system"),
     ],
-    ids=["link", "file", "full", "read-only"],
+    ids=["link", "dangling", "file", "full", "read-only"],
 )
-def test_a_folder_that_cannot_be_written_is_a_warning(
+@pytest.mark.parametrize("name", ["plan", "run", "status"])
+def test_a_folder_that_cannot_be_written_is_one_warning(
+    name: str,
     command: Command,
     monkeypatch: pytest.MonkeyPatch,
     break_folder: Callable[[pytest.MonkeyPatch], None],
     why: str,
 ) -> None:
+    without = command(name, "--select", "here", "--no-artifacts")
     break_folder(monkeypatch)
-    result = command("run", "--select", "here")
-    assert result.exit_code == 0
+    result = command(name, "--select", "here")
+    assert result.exit_code == without.exit_code
     warnings = [line for line in result.stderr.splitlines() if line.startswith("warning:")]
-    assert warnings == [
-        f"warning: no {name} is written to {Path('target').absolute()}: {why}"
-        for name in ("manifest.json", "run_results.json")
-    ]
+    assert warnings == [f"warning: artifacts are not written to {Path('target').absolute()}: {why}"]
     assert not Path("elsewhere").exists() or not list(Path("elsewhere").iterdir())
+    assert not Path("nowhere").exists()
+    assert not Path("target").is_file() or Path("target").read_text() == "mine"
+
+
+def test_a_folder_made_on_a_full_disk_is_hidden_from_git_later(command: Command) -> None:
+    with pytest.MonkeyPatch.context() as full:
+        refused(errno.ENOSPC)(full)
+        command("plan")
+    assert not Path("target").exists()
+    command("plan")
+    assert Path("target", ".gitignore").read_text() == "*\n"
 
 
 def test_secrets_are_in_no_artifact(
@@ -335,5 +350,5 @@ def test_all_that_goes_to_stderr_can_be_json(command: Command) -> None:
     Path("target").write_text("a file")
     warned = command("run", "--log-format", "json", "--select", "here")
     warnings = [line for line in map(json.loads, warned.stderr.splitlines()) if "logger" in line]
-    assert [line["level"] for line in warnings] == ["warning"] * 2
-    assert warnings[0]["message"].startswith("no manifest.json is written to ")
+    assert [line["level"] for line in warnings] == ["warning"]
+    assert warnings[0]["message"].startswith("artifacts are not written to ")

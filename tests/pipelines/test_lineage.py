@@ -332,7 +332,12 @@ class Receiver(Handler):
         key = self.headers["Authorization"]
         self.received.append((self.path, key, json.loads(self.body())))
         time.sleep(self.seconds)
-        self.answer(self.status, b"")
+        self.answer(self.status, b"", {"Location": "/elsewhere"})
+
+    def do_GET(self) -> None:  # noqa: N802
+        """What a redirect makes of a POST."""
+        self.received.append((self.path, None, None))
+        self.answer(200, b"")
 
 
 @pytest.fixture
@@ -390,6 +395,15 @@ def test_a_server_that_refuses_events_is_one_warning(
     assert words in lost(invoke("run", "--select", "here"))
     # It may take the others.
     assert len(Receiver.received) >= (4 if status == 404 else 1)
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("status", [302, 308])
+def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    monkeypatch.setattr(Receiver, "status", status)
+    problem = f"TooManyRedirects: it answers {status}, and redirects are not followed"
+    assert lost(invoke("run", "--select", "here")) == problem
+    assert {path for path, *_ in Receiver.received} == {"/api/v1/lineage"}
 
 
 @pytest.mark.usefixtures("server")

@@ -18,10 +18,15 @@ Source = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether a check passed, and what it found. None in `metadata` is left out."""
+    """Whether a check passed, and what it found. None in `metadata` is left out.
+
+    `detail` says why it failed. It is None where the node itself could not be read, or has no
+    result: its own message says why.
+    """
 
     passed: bool
     metadata: Mapping[str, Any]
+    detail: str | None
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
 
 
@@ -46,7 +51,7 @@ class Check:
             asset_key=key,
             check_name=self.name,
             severity=answer.severity,
-            description=None if answer.passed else source["message"],
+            description=None if answer.passed else answer.detail or source["message"],
             metadata={key: value for key, value in answer.metadata.items() if value is not None},
         )
 
@@ -54,19 +59,25 @@ class Check:
 def _statistics_current(node: Node, source: Source) -> Answer:
     table = source["adapter_response"]
     figures = ("reason", "detail", "versions_behind", "changed_rows", "computed_at")
-    return Answer(table["verdict"] == "use", {name: table[name] for name in figures})
+    return Answer(
+        table["verdict"] == "use",
+        {name: table[name] for name in figures},
+        table["detail"] if table["version"] is not None else None,
+    )
 
 
 def _freshness(node: Node, source: Source) -> Answer:
     status, criteria = source["adapter_response"]["freshness"]["status"], source["criteria"]
+    age = source["max_loaded_at_time_ago_in_s"]
     return Answer(
         status == "ok",
         {
             "max_loaded_at": source["max_loaded_at"],
-            "age_seconds": source["max_loaded_at_time_ago_in_s"],
+            "age_seconds": age,
             "warn_after_seconds": criteria["warn_after"],
             "error_after_seconds": criteria["error_after"],
         },
+        None if status is None else f"the newest rows are {age:,.0f} s old",
         dg.AssetCheckSeverity.WARN if status == "warn" else dg.AssetCheckSeverity.ERROR,
     )
 
@@ -78,6 +89,7 @@ def _recall(node: Node, source: Source) -> Answer:
     return Answer(
         result["computed_at"] is not None and (measured is None or measured >= asked),
         {"recall": measured, "asked": asked, "strategy": result["strategy"]},
+        None if measured is None else f"{measured}, {asked} is asked for",
         # It is measured on a sample.
         dg.AssetCheckSeverity.WARN,
     )
@@ -118,12 +130,13 @@ def _declared(declared: Mapping[str, str]) -> Check:
         checks = source["adapter_response"]["checks"]
         found = next((check for check in checks if check["check"] == declared["name"]), None)
         if found is None:
-            # The table cannot be opened: `description` says why.
-            return Answer(passed=False, metadata={"verdict": "unknown"})
+            # The table cannot be opened.
+            return Answer(passed=False, metadata={"verdict": "unknown"}, detail=None)
         return Answer(
             # What nothing decides has not failed.
             found["verdict"] != "refuted",
             {"verdict": found["verdict"], "detail": found["detail"]},
+            found["detail"],
             dg.AssetCheckSeverity[found["severity"].upper()],
         )
 

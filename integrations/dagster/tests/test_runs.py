@@ -1,5 +1,6 @@
 """Runs of Dagster with the real lancestat."""
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -162,7 +163,9 @@ def test_checks_alone_run_no_nodes(dagster: Shop, shop: Path) -> None:
     result = dagster.run(selection=dg.AssetSelection.checks_for_assets(orders))
     assert materialized(result) == {}
     assert not checks(result)["orders:statistics_current"].passed
-    assert "stale" in checks(result)["orders:statistics_current"].metadata["reason"].value
+    stale = checks(result)["orders:statistics_current"]
+    assert "stale" in stale.metadata["reason"].value
+    assert stale.description == stale.metadata["detail"].value
     assert checks(result)["orders:freshness"].passed
 
 
@@ -173,6 +176,7 @@ def test_late_rows_warn_or_fail(shop: Path, instance: dg.DagsterInstance) -> Non
     assert result.success
     check = checks(result)["orders:freshness"]
     assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert re.fullmatch(r"the newest rows are \d+ s old", check.description)
 
 
 def test_expectations_and_monitors_are_checks(shop: Path, instance: dg.DagsterInstance) -> None:
@@ -204,6 +208,10 @@ def test_expectations_and_monitors_are_checks(shop: Path, instance: dg.DagsterIn
         "row_count": (False, warn, "refuted"),
         "volume_anomalies": (True, warn, "unknown"),
     }
+    # Each says why it failed itself, and nothing of the others.
+    assert checks(result)["orders:row_count"].description == "there are 100 rows"
+    why = "100 rows, and only 50 values from the least to the greatest"
+    assert checks(result)["orders:unique_product_id"].description == why
     logged = messages(instance, result)
     assert any(line.startswith("orders: check unique(product_id): ") for line in logged)
     shutil.rmtree(shop / "warehouse" / "orders.lance")
