@@ -100,6 +100,20 @@ def test_the_q_error_is_that_of_the_rows_that_spark_expected(tmp_path: Path) -> 
     assert workload.sets["orders", ("o_cat",)].q_error == 10
 
 
+@pytest.mark.parametrize(("ranges", "error"), [(1, 5), (200, 10)])
+def test_rows_that_are_sampled_for_ranges_count_once(
+    tmp_path: Path, ranges: int, error: float
+) -> None:
+    filter = operator("Filter", "Filter (o_cat#3L = 7)", ORDERS, rows=11)
+    text = f"Exchange rangepartitioning(o_id#1L ASC NULLS FIRST, {ranges}), ENSURE_REQUIREMENTS"
+    exchange = operator("Exchange", text, filter)
+    plan = operator("Sort", "Sort [o_id#1L ASC NULLS FIRST], true, 0", exchange)
+    events = [started(plan, text=COSTS), stage({11: 80}), ended()]
+    (tmp_path / "app-1").write_bytes(lines(*events))
+    workload = read_workload([tmp_path]).workload
+    assert workload.sets["orders", ("o_cat",)].q_error == error
+
+
 INHERITED = """== Optimized Logical Plan ==
 Aggregate [c_nation#8L], [c_nation#8L, count(1) AS n#9L], Statistics(sizeInBytes=1.0 B, rowCount=60)
 +- Join Inner, (o_cust#2L = c_id#7L), Statistics(sizeInBytes=1.0 KiB, rowCount=800)
