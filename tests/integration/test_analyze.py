@@ -334,6 +334,20 @@ def test_sql_analyze_is_what_python_explains(spark: SparkSession, folder: Path) 
     assert worst == max(error for error in errors if error is not None)
 
 
+def test_a_comparison_is_no_part_of_the_workload(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "queries"
+    orders = {"name": "orders", "uri": str(folder / "orders.lance")}
+    target = {"state": str(folder / "state"), "listen": str(log)}
+    project = write_project(tmp_path, orders, target=target)
+    query = "select count(*) from orders where o_day + 1 > 30"
+    for look, recorded in (("--compare", 0), ("--analyze", 1)):
+        sql(tmp_path, query, look)
+        project.detach(spark)
+        assert sum(len(path.read_bytes().splitlines()) for path in log.glob("*")) == recorded
+
+
 def test_sql_compare_says_what_statistics_change(spark: SparkSession, folder: Path) -> None:
     compared = sql(folder, "select count(*), max(o_id) from orders", "--compare")["comparison"]
     assert {
