@@ -66,9 +66,10 @@ sources:
     # name: "{{{{ namespace }}}}_{{{{ table }}}}"
     defaults:
       policy: fresh_enough
-      columns: all
-      # Statistics are committed to the tables' manifests. 'none' keeps them in the state alone.
-      publish: manifest
+      # Statistics are of all columns unless they are listed:
+      # columns: ["*_id", "*_date"]
+      # Statistics are committed to the tables' manifests. 'none' keeps them in the state alone:
+      # publish: none
 
 # What was found when this file was written:
 {found}

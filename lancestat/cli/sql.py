@@ -149,8 +149,11 @@ def _looked_at(
 ) -> ExplanationView | ComparisonView:
     from lancestat.query.sql.comparison import compare_query
     from lancestat.query.sql.explain import explain_query
+    from lancestat.query.workload.query_log import stop_recording
 
     if look == "--compare":
+        # It would count as eight queries, half of which are planned without statistics.
+        stop_recording(spark)
         return ComparisonView(compare_query(spark, plan, text, query_context))
     is_run = look == "--analyze"
     return ExplanationView(explain_query(spark, plan, text, query_context, analyze=is_run))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _WIDEST_FILTERS = 4
 # The average length is what estimates are made from.
 _NOT_SHOWN = frozenset({"maximum_length"})
-_WORST = "*"
+_ORIGIN = "*"
 
 
 class OperatorTable(NamedTuple):
@@ -34,8 +34,8 @@ def operator_table(explanation: PlanExplanation) -> OperatorTable:
         cells = [_planned_cells(operator) for operator in explanation.operators]
     else:
         head = ("rows", "true rows", "q-error", "time", "rests on")
-        worst = explanation.worst
-        cells = [_run_cells(op, at == worst) for at, op in enumerate(explanation.operators)]
+        origin = explanation.origin
+        cells = [_run_cells(op, at == origin) for at, op in enumerate(explanation.operators)]
     return OperatorTable(head, cells, frozenset(range(len(head) - 1)))
 
 
@@ -43,9 +43,9 @@ def _planned_cells(operator: Operator) -> tuple[str, ...]:
     return _rows(operator.rows), _size(operator), operator.evidence or ""
 
 
-def _run_cells(operator: Operator, is_worst: bool) -> tuple[str, ...]:
+def _run_cells(operator: Operator, is_origin: bool) -> tuple[str, ...]:
     evidence = operator.evidence or ""
-    error = _error(operator, is_worst)
+    error = _error(operator, is_origin)
     return _rows(operator.rows), _true_rows(operator), error, _time(operator), evidence
 
 
@@ -61,9 +61,9 @@ def _true_rows(operator: Operator) -> str:
     return "" if operator.actual is None else _rows(operator.actual.rows)
 
 
-def _error(operator: Operator, is_worst: bool) -> str:
+def _error(operator: Operator, is_origin: bool) -> str:
     text = error_words(operator)
-    return paint(f"{_WORST} {text}", "error") if is_worst else text
+    return paint(f"{_ORIGIN} {text}", "error") if is_origin else text
 
 
 def error_words(operator: Operator) -> str:
@@ -94,9 +94,15 @@ def execution_notes(explanation: PlanExplanation) -> Iterator[str]:
         return
     rows = count(done.rows, "row")
     yield f"{rows} in {duration(done.seconds)}, planned in {duration(done.planning_seconds)}"
-    if explanation.worst is not None:
-        operator = explanation.operators[explanation.worst]
-        yield f"{_WORST} the worst estimate: {error_words(operator)} ({operator.evidence})"
+    if explanation.worst is not None and explanation.origin is not None:
+        worst = explanation.operators[explanation.worst]
+        origin = explanation.operators[explanation.origin]
+        what = f"{error_words(origin)} ({origin.evidence}), {operator_text(origin)}"
+        if worst == origin:
+            yield f"{_ORIGIN} the worst estimate: {what}"
+        else:
+            yield f"{_ORIGIN} most of the error arises here: {what}"
+            yield f"The worst estimate is {error_words(worst)}, {operator_text(worst)}"
 
 
 def explanation_notes(explanation: PlanExplanation) -> Iterator[str]:

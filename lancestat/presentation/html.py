@@ -314,6 +314,7 @@ def _property(change: PropertyChange) -> Iterator[str]:
 @FORMAT.renders(views.ExplanationView)
 def _explanation(view: views.ExplanationView, page: views.Page) -> Markup:
     html, explanation = _Writer(page), view.explanation
+    origin = explanation.origin
     head, cells, right = operator_table(explanation)
     rows = []
     for at, (operator, beside) in enumerate(zip(explanation.operators, cells, strict=True)):
@@ -321,7 +322,7 @@ def _explanation(view: views.ExplanationView, page: views.Page) -> Markup:
         indent = Markup("&nbsp;" * 2 * operator.depth)
         text = Markup('<span class="plan">{}{}</span>')
         shown = text.format(indent, html.text(operator_text(operator)))
-        figures = [html.part("error", cell) if at == explanation.worst else cell for cell in beside]
+        figures = [html.part("error", cell) if at == origin else cell for cell in beside]
         rows.append((*figures, shown))
     parts = [html.table(rows, head=(*head, "operator"), right=right, named=-1)]
     notes = (*execution_notes(explanation), *explanation_notes(explanation))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from lancestat.formats import (
@@ -538,13 +539,40 @@ def _operators(explanation: PlanExplanation, page: views.Page) -> list[str]:
     if not page.verbose:
         widths[-1] = min(widths[-1], _WIDEST_EVIDENCE)
     room = max(40, page.width - sum(widths) - 2 * len(widths))
+    levels = _levels([operator.depth for operator in explanation.operators], room)
     rows = []
-    for operator, beside in zip(explanation.operators, cells, strict=True):
+    for operator, level, beside in zip(explanation.operators, levels, cells, strict=True):
         # Redacted before it is shortened, which could leave a part of a secret.
-        text = "  " * operator.depth + visible(page.redacted(operator_text(operator)))
+        text = "  " * level + visible(page.redacted(operator_text(operator)))
         evidence = _cut_to(page.redacted(beside[-1]), widths[-1])
         rows.append([*beside[:-1], evidence, _cut_to(text, room)])
     return table(rows, head=[*head, "operator"], right=right)
+
+
+def _levels(depths: Sequence[int], room: int) -> list[int]:
+    """Return by how many levels operators are indented: as deep as they are, if half is left.
+
+    In deeper plans an operator's only input is as far in as itself.
+    """
+    if 4 * max(depths, default=0) <= room:
+        return [*depths]
+    levels: list[int] = []
+    # By depth, the operator that was there last.
+    path: dict[int, int] = {}
+    for at, depth in enumerate(depths):
+        path[depth] = at
+        above = path.get(depth - 1)
+        is_only = above is not None and not _has_siblings(depths, at)
+        levels.append(0 if above is None else levels[above] + (0 if is_only else 1))
+    return levels
+
+
+def _has_siblings(depths: Sequence[int], at: int) -> bool:
+    """Whether the operator above one has other inputs."""
+    depth = depths[at]
+    before = takewhile(lambda other: other >= depth, reversed(depths[:at]))
+    after = takewhile(lambda other: other >= depth, depths[at + 1 :])
+    return depth in chain(before, after)
 
 
 def _cut_to(text: str, width: int) -> str:

@@ -417,6 +417,48 @@ def test_the_worst_estimate_is_where_an_error_begins() -> None:
     assert replace(RAN, operators=(below[2],)).worst is None
 
 
+def deep_plan() -> PlanExplanation:
+    """Eight joins, the uppermost first: the fourth is far off, and the first a little more."""
+    rows = ((2000, 20), (900, 10), (900, 10), (900, 10), *((100, 100),) * 4)
+    joined: list[Operator] = []
+    others: list[Operator] = []
+    for number, (estimated, true) in enumerate(rows):
+        depth, actual = 2 * number, Actual(true)
+        join = PhysicalJoin("broadcast_hash", "inner", "right", (f"a = b{number}",))
+        text, why = f"BroadcastHashJoin on a = b{number}", "distinct count"
+        joined += (
+            Operator("Project [a]", depth, estimated, 9, evidence=why, actual=actual),
+            Operator(text, depth + 1, estimated, 9, join, evidence=why, actual=actual),
+        )
+        others.insert(0, Operator(f"Scan t{number}", depth + 2, 5, 9, actual=Actual(5)))
+    first = Operator("Scan first", 2 * len(rows), 100, 9, evidence="count", actual=Actual(100))
+    done = Execution(20, 0.1, 1.0)
+    return PlanExplanation((*joined, first, *others), (), is_cost_based=True, execution=done)
+
+
+def test_an_error_is_marked_where_most_of_it_arises() -> None:
+    plan = deep_plan()
+    assert (plan.worst, plan.origin, EXPLAINED.origin) == (1, 7, None)
+    text = printed("text", lambda: load_format("text").print(ExplanationView(plan), Page()))
+    [marked] = [line for line in text.splitlines() if "* 90 over" in line]
+    assert "BroadcastHashJoin on a = b3" in marked
+    assert (
+        "* most of the error arises here: 90 over (distinct count), "
+        "BroadcastHashJoin on a = b3, broadcasts its right\n\n"
+        "The worst estimate is 100 over, BroadcastHashJoin on a = b0, broadcasts its right\n"
+    ) in text
+
+
+def test_a_deep_plan_is_indented_where_it_branches() -> None:
+    view = ExplanationView(deep_plan())
+    text = printed("text", lambda: load_format("text").print(view, Page()))
+    start = text.index("operator")
+    lines = [line[start:].rstrip() for line in text.partition("\n\n")[0].splitlines()[1:]]
+    margins = [len(line) - len(line.lstrip()) for line in lines]
+    assert margins == [*sorted([*range(0, 16, 2)] * 2), 16, *range(16, 0, -2)]
+    assert all(" on a = b" in line for line in lines[1:16:2])
+
+
 def test_a_comparison_names_what_changed_whichever_side_a_key_is_on() -> None:
     assert COMPARED.changes == (
         PlanChange(Difference.ORDER, None, "part, orders", "orders, part"),

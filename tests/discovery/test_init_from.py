@@ -7,6 +7,7 @@ from pathlib import Path
 
 import lance.namespace
 import pytest
+import yaml
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
@@ -32,6 +33,8 @@ def test_a_project_over_a_folder_plans_at_once(tmp_path: Path) -> None:
     assert planned(tmp_path / "shop") == ["orders", "parts"]
     written = (tmp_path / "shop" / "specs" / "sources.yml").read_text()
     assert "#   orders\n#   parts\n" in written
+    # What `advise` declares a table with has no key that only repeats a default.
+    assert yaml.safe_load(written)["sources"][0]["defaults"] == {"policy": "fresh_enough"}
     assert [path.name for path in (tmp_path / "shop" / "specs").iterdir()] == ["sources.yml"]
     assert (tmp_path / "shop" / "schemas").is_dir()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,9 @@ from tests.versions.needs import newest
 
 # Their frameworks are not installed here.
 INTEGRATIONS = {"airflow", "dagster"}
+TPCDS = ROOT / "docs" / "tutorials" / "tpcds.md"
 TUTORIALS = sorted(
-    page for page in (ROOT / "docs" / "tutorials").glob("*.md") if page.stem not in INTEGRATIONS
+    page for page in TPCDS.parent.glob("*.md") if page.stem not in INTEGRATIONS and page != TPCDS
 )
 WITHOUT_SPARK = {"first-project"}
 NEEDS_SPARK = [pytest.mark.spark, newest]
@@ -39,6 +43,42 @@ def test_a_tutorial_does_what_it_says(
         rewritten = (s for s in walkthrough.steps(page) if isinstance(s, walkthrough.Command))
         results = [(s, printed) for s, (_, printed) in zip(rewritten, results, strict=True)]
     walkthrough.check(page, results, folder)
+
+
+SMALLER = {
+    "python tables.py": "python tables.py --scale 0.01",
+    "python queries.py": "python queries.py 17 25 29 93",
+}
+
+
+@pytest.mark.spark
+@newest
+def test_the_tutorial_of_tpcds_does_what_it_says_at_a_smaller_scale(
+    clean: CleanEnvironment, tmp_path: Path
+) -> None:
+    """Numbers are others there, and so are plans: compared are the lines that have none."""
+    folder = tmp_path / "work"
+    shutil.copytree(ROOT / "examples" / "tpcds", folder / "tpcds")
+    steps: list[walkthrough.Step] = [
+        replace(step, text=SMALLER.get(step.text, step.text))
+        for step in walkthrough.steps(TPCDS)
+        if isinstance(step, walkthrough.Command)
+    ]
+    assert {*SMALLER.values()} <= {step.text for step in steps}
+    missing = {}
+    for step, printed in walkthrough.run(steps, folder, clean.variables(tmp_path)):
+        assert printed.code == 0, f"$ {step.text}\n{printed.output}"
+        is_plan = step.text.startswith("lancestat sql")
+        shown = step.shown[: step.shown.index(walkthrough.ELLIPSIS)] if is_plan else step.shown
+        lines = _without_numbers(shown) - _without_numbers(printed.output.splitlines())
+        if lines:
+            missing[step.text] = lines, printed.output
+    assert not missing
+
+
+def _without_numbers(lines: list[str]) -> set[str]:
+    ours = (" ".join(line.split()) for line in lines)
+    return {line for line in ours if not re.search(r"\d", line)} - {walkthrough.ELLIPSIS}
 
 
 def test_there_are_three() -> None:

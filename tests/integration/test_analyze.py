@@ -218,7 +218,7 @@ def test_subqueries_have_run_too(shop: SparkSession, adaptive: str) -> None:
     assert true_rows(below[0]) == 1
     assert 300 in {true_rows(operator) for operator in below if operator.actual}
     shown = str(lancestat.explain(shop.sql(query), analyze=True))
-    assert shown.count("Subquery") == 1
+    assert shown.partition("\n\n")[0].count("Subquery") == 1
 
 
 @empty_relations
@@ -233,6 +233,30 @@ def test_a_plan_that_is_found_to_return_nothing_has_what_ran(shop: SparkSession)
     assert "customers" in {scan.table for scan in plan.scans}
     [empty] = [operator for operator in named(plan, "Filter") if "c_nation" in operator.text]
     assert true_rows(empty) == 0
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("partitions", ["1", "4"])
+def test_rows_that_spark_samples_before_it_sorts_count_once(
+    shop: SparkSession, adaptive: str, partitions: str
+) -> None:
+    shop.conf.set(ADAPTIVE, adaptive)
+    shop.conf.set("spark.sql.shuffle.partitions", partitions)
+    query = f"{QUERY} order by orders, c_nation"
+    grouped = analyzed(shop.sql(query))
+    joined = "select o_id from orders join customers on o_customer = c_id where {} order by o_id"
+    plan = analyzed(shop.sql(joined.format("o_day < 30")))
+    empty = analyzed(shop.sql(joined.format("o_day + o_id < 0")))
+    shop.conf.unset("spark.sql.shuffle.partitions")
+    expected = int((rows_of_tables()["orders"]["o_day"] < 30).sum())
+    for kind in ("Sort", "Exchange", "Project", "BroadcastHashJoin", "Filter"):
+        assert {true_rows(operator) for operator in named(plan, kind)} == {expected}, kind
+    assert {true_rows(operator) for operator in named(plan, "Scan customers")} == {CUSTOMERS}
+    assert {true_rows(operator) for operator in named(empty, "BroadcastHashJoin")} <= {0}
+    # Below the exchange by groups, nothing is sampled.
+    [join] = named(grouped, "BroadcastHashJoin")
+    [alone] = named(analyzed(shop.sql(QUERY)), "BroadcastHashJoin")
+    assert true_rows(join) == true_rows(alone)
 
 
 def test_an_exchange_that_is_used_twice_is_run_once(shop: SparkSession) -> None:
@@ -308,6 +332,20 @@ def test_sql_analyze_is_what_python_explains(spark: SparkSession, folder: Path) 
     worst = explanation["plan"][explanation["worst"]]["actual"]["q_error"]
     errors = [line["actual"]["q_error"] for line in explanation["plan"] if line["actual"]]
     assert worst == max(error for error in errors if error is not None)
+
+
+def test_a_comparison_is_no_part_of_the_workload(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "queries"
+    orders = {"name": "orders", "uri": str(folder / "orders.lance")}
+    target = {"state": str(folder / "state"), "listen": str(log)}
+    project = write_project(tmp_path, orders, target=target)
+    query = "select count(*) from orders where o_day + 1 > 30"
+    for look, recorded in (("--compare", 0), ("--analyze", 1)):
+        sql(tmp_path, query, look)
+        project.detach(spark)
+        assert sum(len(path.read_bytes().splitlines()) for path in log.glob("*")) == recorded
 
 
 def test_sql_compare_says_what_statistics_change(spark: SparkSession, folder: Path) -> None:

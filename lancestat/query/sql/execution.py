@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ROWS = "numOutputRows"
+_ROWS_WRITTEN = "shuffleRecordsWritten"
 # What `PlanEstimates.java` leaves on the operators that it estimates.
 _EVIDENCE_TAG = "lancestat.evidence"
 _ESTIMATE_TAG = "lancestat.estimate"
@@ -144,9 +145,10 @@ def is_pipeline(plan: Any) -> bool:
 
 def rows_of(plan: Any) -> int | None:
     """Return the rows that an operator has returned, None where Spark counts none."""
-    metric = option(plan.metrics().get(_ROWS))
-    if metric is not None:
-        return int(metric.value())
+    for name in (_ROWS, _ROWS_WRITTEN):
+        metric = option(plan.metrics().get(name))
+        if metric is not None:
+            return int(metric.value())
     name, within = plan.nodeName(), inner(plan)
     if within is None and name == "ReusedExchange":
         within = plan.child()
@@ -160,6 +162,22 @@ def rows_of(plan: Any) -> int | None:
         known = [rows for rows in counted if rows is not None]
         return sum(known) if len(known) == len(counted) else None
     return None
+
+
+def times_run(exchange: Any) -> int | None:
+    """Return how often the operators of a stage ran whose rows an exchange writes.
+
+    Before Spark cuts rows into ranges, it runs the stage to sample them, and it samples large
+    partitions again; None where these are not all.
+    """
+    partitioning = exchange.outputPartitioning()
+    if partitioning.getClass().getSimpleName() != "RangePartitioning":
+        return 1
+    counted, written = rows_of(sequence(exchange.children())[0]), rows_of(exchange)
+    if not written or counted is None:
+        return 2 if partitioning.numPartitions() > 1 else 1
+    times, rest = divmod(counted, written)
+    return None if rest else times
 
 
 def seconds_of(plan: Any, names: tuple[str, ...] = _OWN_TIMES) -> float | None:

@@ -21,6 +21,7 @@ from lancestat.query.sql.execution import (
     seconds_of,
     sequence,
     stages_below,
+    times_run,
 )
 from lancestat.query.sql.explanation import (
     Actual,
@@ -307,6 +308,7 @@ class _Above:
         is_ended: Whether a limit may end it before its last row.
         is_filtered: Whether a filter is right above it.
         pipeline_seconds: The time of the pipeline that begins with it.
+        times_run: How often its stage ran, None where not all of it did as often.
     """
 
     is_run: bool = False
@@ -314,18 +316,25 @@ class _Above:
     is_ended: bool = False
     is_filtered: bool = False
     pipeline_seconds: float | None = None
+    times_run: int | None = 1
 
     def below(self, plan: Any, name: str) -> _Above:
         """Return what the inputs of an operator get."""
         is_ended = name in _LIMITS or (self.is_ended and name not in _READING_ALL)
         refusal = _refusal(plan, name, self.refusal)
-        return _Above(self.is_run, refusal, is_ended, is_filtered=name == "Filter")
+        times = self.times_run
+        if self.is_run and name.endswith("Exchange"):
+            times = times_run(plan) if name == "Exchange" else 1
+        return _Above(self.is_run, refusal, is_ended, name == "Filter", times_run=times)
 
     def actual(self, plan: Any) -> Actual:
         """Return what an operator did that has run."""
         is_source = not plan.children().size()
         is_whole = not (self.is_ended or (self.is_filtered and is_source))
-        return Actual(rows_of(plan), is_whole, seconds_of(plan), self.pipeline_seconds)
+        counted = rows_of(plan)
+        if counted is not None and not plan.nodeName().endswith("Exchange"):
+            counted = counted // self.times_run if self.times_run else None
+        return Actual(counted, is_whole, seconds_of(plan), self.pipeline_seconds)
 
 
 def _refusal(plan: Any, name: str, above: PushDown | None) -> PushDown | None:

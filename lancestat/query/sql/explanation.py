@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from lancestat.query.estimates import ColumnEstimate, Explanation, Pruning, PushDown
+from lancestat.query.q_error import added_error, q_error, row_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +62,17 @@ class Operator:
 
     @property
     def q_error(self) -> float | None:
-        """The factor between estimated and true rows, each of them at least 1; None without one.
+        """The factor between estimated and true rows; None where one is not known."""
+        ratio = self.row_ratio
+        return None if ratio is None else q_error(ratio)
 
-        Source: G. Moerkotte, T. Neumann, G. Steidl, Preventing bad plans by bounding the impact of
-        cardinality estimation errors, VLDB 2009.
-        """
+    @property
+    def row_ratio(self) -> float | None:
+        """Estimated rows divided by true ones; None where one is not known."""
         actual = self.actual
         if self.rows is None or actual is None or actual.rows is None or not actual.is_whole:
             return None
-        estimated, true = max(1, self.rows), max(1, actual.rows)
-        return max(estimated / true, true / estimated)
+        return row_ratio(self.rows, actual.rows)
 
     def to_json(self) -> dict[str, object]:
         """Return the object in the JSON of `lancestat sql --explain`."""
@@ -161,9 +163,30 @@ class PlanExplanation:
 
         Of several it is the lowest in the plan, from which those above have the error.
         """
-        errors = [(operator.q_error or 1.0, at) for at, operator in enumerate(self.operators)]
-        error, at = max(errors, default=(1.0, 0))
-        return at if error > 1 else None
+        return _greatest([operator.q_error or 1.0 for operator in self.operators])
+
+    @property
+    def origin(self) -> int | None:
+        """The index of the operator that adds most to the errors of its inputs (`added_error`).
+
+        None if no estimate is wrong; of several it is the lowest in the plan.
+        """
+        return _greatest(self._added_errors())
+
+    def _added_errors(self) -> list[float]:
+        """Return what each operator adds, 1 where its rows are not known."""
+        added = [1.0] * len(self.operators)
+        # From below, by depth the nearest operators whose errors are known.
+        known: dict[int, list[float]] = {}
+        for at, operator in reversed(list(enumerate(self.operators))):
+            inputs = known.pop(operator.depth + 1, [])
+            ratio = operator.row_ratio
+            if ratio is None:
+                known.setdefault(operator.depth, []).extend(inputs)
+            else:
+                added[at] = added_error(ratio, inputs)
+                known.setdefault(operator.depth, []).append(ratio)
+        return added
 
     def to_json(self) -> dict[str, object]:
         """Return the object in the JSON of `lancestat sql --explain`."""
@@ -174,7 +197,14 @@ class PlanExplanation:
             "nearest_by": [asdict(line) for line in self.nearest_by],
             "execution": None if self.execution is None else asdict(self.execution),
             "worst": self.worst,
+            "origin": self.origin,
         }
+
+
+def _greatest(errors: Sequence[float]) -> int | None:
+    """Return the last index of the greatest error, None where all are 1."""
+    error, at = max(((error, at) for at, error in enumerate(errors)), default=(1.0, 0))
+    return at if error > 1 else None
 
 
 def _decision(decision: Pruning | PushDown | None) -> dict[str, object] | None:

@@ -9,13 +9,14 @@ module: strings are printed without quotes, and may look like anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 import msgspec
 
-from lancestat.query.workload.queries import ALL_COLUMNS, ColumnUse, Query, Role, q_error
+from lancestat.query.q_error import added_error, q_error, row_ratio
+from lancestat.query.workload.queries import ALL_COLUMNS, ColumnUse, Query, Role
 
 ROWS_METRIC = "number of output rows"
 # Ids of operators are written `[id=#12]`.
@@ -59,13 +60,17 @@ class Operator:
 class PlanUses:
     """The uses of columns in a plan, those of each operator, and operators by their metric.
 
-    `rows` has the accumulators that count the rows of an operator.
+    `rows` has the accumulators that count the rows of an operator, `inputs` the operators that are
+    next below it. Those in `sampled` count twice: Spark runs a stage to sample the rows, which it
+    then cuts into ranges.
     """
 
     uses: set[ColumnUse] = field(default_factory=set)
     reads: dict[str, set[str]] = field(default_factory=dict)
     by_operator: dict[Operator, set[ColumnUse]] = field(default_factory=dict)
+    inputs: dict[Operator, set[Operator]] = field(default_factory=dict)
     rows: dict[int, Operator] = field(default_factory=dict)
+    sampled: set[int] = field(default_factory=set)
 
     def add(self, later: PlanUses) -> None:
         """Add a later plan of the same query, or a part of it; its rows count."""
@@ -74,18 +79,39 @@ class PlanUses:
             self.reads.setdefault(table, set()).update(columns)
         for operator, uses in later.by_operator.items():
             self.by_operator.setdefault(operator, set()).update(uses)
+        for operator, inputs in later.inputs.items():
+            self.inputs.setdefault(operator, set()).update(inputs)
         self.rows.update(later.rows)
+        self.sampled |= later.sampled
 
     def query(self, true: Mapping[int, int], expected: Mapping[Operator, float]) -> Query:
         """Return the query of this plan, with q-errors where both numbers of rows are known."""
-        errors: dict[ColumnUse, float] = {}
+        ratios: dict[Operator, float] = {}
         for accumulator, operator in self.rows.items():
             if accumulator in true and operator in expected:
-                error = q_error(expected[operator], true[accumulator])
-                for use in self.by_operator.get(operator, ()):
-                    errors[use] = max(error, errors.get(use, 1.0))
+                times_run = 2 if accumulator in self.sampled else 1
+                ratio = row_ratio(expected[operator], true[accumulator] / times_run)
+                ratios[operator] = max(ratio, ratios.get(operator, 1.0), key=q_error)
+        errors: dict[ColumnUse, float] = {}
+        for operator, ratio in ratios.items():
+            error = added_error(ratio, [ratios[below] for below in self._below(operator, ratios)])
+            for use in self.by_operator.get(operator, ()):
+                errors[use] = max(error, errors.get(use, 1.0))
         reads = {table: frozenset(columns) for table, columns in self.reads.items()}
         return Query(frozenset(self.uses), reads, errors)
+
+    def _below(self, operator: Operator, known: Collection[Operator]) -> Iterator[Operator]:
+        """Yield the nearest operators below one that are among some."""
+        passed, waiting = {operator}, [*self.inputs.get(operator, ())]
+        while waiting:
+            below = waiting.pop()
+            if below in passed:
+                continue
+            passed.add(below)
+            if below in known:
+                yield below
+            else:
+                waiting.extend(self.inputs.get(below, ()))
 
 
 def plan_uses(root: PlanNode) -> PlanUses:
@@ -119,6 +145,10 @@ def scanned_table(node_name: str) -> str | None:
     return match[1].replace("`", "")
 
 
+# What cuts rows into more than one range.
+_IN_RANGES = re.compile(r"Exchange rangepartitioning\(.*, (?!1\))\d+\)", re.DOTALL)
+
+
 class _Plan:
     """Reads a plan: first which column each id is, then what operators do with them."""
 
@@ -133,8 +163,18 @@ class _Plan:
         # Below operators are what those above compute from.
         for node in reversed(nodes):
             self._aliases(node)
-        for node in nodes:
-            self._operator(node)
+        operators = {id(node): self._operator(node) for node in nodes}
+        waiting: list[tuple[PlanNode, Operator | None, bool]] = [(root, None, False)]
+        while waiting:
+            node, above, is_sampled = waiting.pop()
+            operator = operators[id(node)] or above
+            if operator is not None and above not in (None, operator):
+                self.uses.inputs.setdefault(above, set()).add(operator)
+            if node.node_name.endswith("Exchange"):
+                is_sampled = _IN_RANGES.match(node.simple_string) is not None
+            elif is_sampled:
+                self.uses.sampled.update(metric.accumulator_id for metric in node.metrics)
+            waiting.extend((child, operator, is_sampled) for child in node.children)
 
     def _scan(self, index: int, table: str, node: PlanNode) -> None:
         reads = self.uses.reads.setdefault(table, set())
@@ -179,7 +219,8 @@ class _Plan:
             if name in known:
                 self.columns.setdefault(id, self.columns.get(known[name]))
 
-    def _operator(self, node: PlanNode) -> None:
+    def _operator(self, node: PlanNode) -> Operator | None:
+        """Learn what an operator does with columns; return it, if rows are estimated by it."""
         text, name = node.simple_string, node.node_name
         if "Join" in name:
             operator = Operator("join", frozenset(_ID.findall(text)))
@@ -191,17 +232,18 @@ class _Plan:
             # The partial ones, below, give more rows.
             if operator in self.uses.rows.values():
                 self.uses.uses |= found
-                return
+                return operator
         elif name == "Filter":
             operator = Operator("filter", frozenset(_ID.findall(text)))
             found = self._filtered(text.removeprefix("Filter "))
         else:
-            return
+            return None
         self.uses.uses |= found
         self.uses.by_operator.setdefault(operator, set()).update(found)
         for metric in node.metrics:
             if metric.name == ROWS_METRIC:
                 self.uses.rows[metric.accumulator_id] = operator
+        return operator
 
     def _joined(self, text: str) -> set[ColumnUse]:
         """Return the uses of a join by equal keys; both sides list theirs in the same order."""

@@ -52,20 +52,13 @@ class ColumnUse:
 class Query:
     """The uses of columns in one query, and by table the columns that it reads.
 
-    `q_errors` has the uses by operators whose rows are known: max(expected / true, true / expected)
-    with both at least 1, as in "Preventing Bad Plans by Bounding the Impact of Cardinality
-    Estimation Errors" (Moerkotte et al., 2009).
+    `q_errors` has the uses by operators whose rows are known: what these add to the errors of their
+    inputs (`lancestat.query.q_error.added_error`).
     """
 
     uses: frozenset[ColumnUse] = frozenset()
     reads: Mapping[str, frozenset[str]] = field(default_factory=dict)
     q_errors: Mapping[ColumnUse, float] = field(default_factory=dict)
-
-
-def q_error(expected: float, true: float) -> float:
-    """Return how far an estimate of rows is off, as a factor of at least 1."""
-    expected, true = max(expected, 1.0), max(true, 1.0)
-    return max(expected / true, true / expected)
 
 
 @dataclass(slots=True)

@@ -100,6 +100,47 @@ def test_the_q_error_is_that_of_the_rows_that_spark_expected(tmp_path: Path) -> 
     assert workload.sets["orders", ("o_cat",)].q_error == 10
 
 
+@pytest.mark.parametrize(("ranges", "error"), [(1, 5), (200, 10)])
+def test_rows_that_are_sampled_for_ranges_count_once(
+    tmp_path: Path, ranges: int, error: float
+) -> None:
+    filter = operator("Filter", "Filter (o_cat#3L = 7)", ORDERS, rows=11)
+    text = f"Exchange rangepartitioning(o_id#1L ASC NULLS FIRST, {ranges}), ENSURE_REQUIREMENTS"
+    exchange = operator("Exchange", text, filter)
+    plan = operator("Sort", "Sort [o_id#1L ASC NULLS FIRST], true, 0", exchange)
+    events = [started(plan, text=COSTS), stage({11: 80}), ended()]
+    (tmp_path / "app-1").write_bytes(lines(*events))
+    workload = read_workload([tmp_path]).workload
+    assert workload.sets["orders", ("o_cat",)].q_error == error
+
+
+INHERITED = """== Optimized Logical Plan ==
+Aggregate [c_nation#8L], [c_nation#8L, count(1) AS n#9L], Statistics(sizeInBytes=1.0 B, rowCount=60)
++- Join Inner, (o_cust#2L = c_id#7L), Statistics(sizeInBytes=1.0 KiB, rowCount=800)
+   :- Filter (o_cat#3L = 7), Statistics(sizeInBytes=1.0 KiB, rowCount=400)
+   :  +- RelationV2[o_cust#2L, o_cat#3L] orders, Statistics(sizeInBytes=1.0 MiB, rowCount=2.00E+4)
+   +- RelationV2[c_id#7L, c_nation#8L] customers, Statistics(sizeInBytes=1.0 MiB, rowCount=100)
+
+== Physical Plan ==
+"""
+
+
+def test_an_operator_does_not_answer_for_the_errors_of_its_inputs(tmp_path: Path) -> None:
+    filter = operator("Filter", "Filter (o_cat#3L = 7)", ORDERS, rows=11)
+    exchange = operator("BroadcastExchange", "BroadcastExchange", CUSTOMERS)
+    text = "BroadcastHashJoin [o_cust#2L], [c_id#7L], Inner, BuildRight"
+    join = operator("BroadcastHashJoin", text, filter, exchange, rows=12)
+    text = "HashAggregate(keys=[c_nation#8L], functions=[{}count(1)])"
+    partial = operator("HashAggregate", text.format("partial_"), join, rows=13)
+    plan = operator("HashAggregate", text.format(""), partial, rows=14)
+    # Expected are 400 rows, 800 and 60.
+    events = [started(plan, text=INHERITED), stage({11: 40, 12: 20, 13: 7, 14: 3}), ended()]
+    (tmp_path / "app-1").write_bytes(lines(*events))
+    workload = read_workload([tmp_path]).workload
+    errors = {columns: usage.q_error for (_, columns), usage in workload.sets.items() if columns}
+    assert errors == {("o_cat",): 10, ("o_cust",): 4, ("c_id",): 4, ("c_nation",): 1}
+
+
 def test_without_estimates_the_q_error_is_unknown(tmp_path: Path) -> None:
     plan = operator("Filter", "Filter (o_cat#3L = 7)", ORDERS, rows=11)
     (tmp_path / "app-1").write_bytes(lines(started(plan), stage({11: 40}), ended()))
