@@ -21,7 +21,15 @@ from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.spark.ivf import IndexKeeper, IvfIndex, IvfWriter
 from lancestat.runs.result import NodeResult
 from tests.examples import sample
-from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
+from tests.integration.kept import (
+    Shop,
+    all_distances,
+    always_in_lists,
+    clustered,
+    matrix,
+    rows_of,
+    untouched,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -559,3 +567,56 @@ def test_a_declared_number_of_lists_is_visited_and_its_recall_measured(shop: Sho
         assert done.figures.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
     assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
     assert json.loads((shop.layouts[0] / "index.json").read_text())["chosen"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "near"),
+    [
+        ({"join": "left_outer"}, 1.2),
+        ({"join": "left_outer", "right": {"where": "parity = 1"}}, 1.2),
+        ({"metric": "cosine"}, 0.03),
+        ({"metric": "hamming", "vector": "bits"}, 1),
+        ({"right": {"table": "l"}, "exclude_self": True, "join": "left_outer"}, 1.2),
+        ({"right": {"table": "l"}, "pairs": "unordered"}, 1.2),
+    ],
+    ids=["outer", "filtered", "cosine", "hamming", "others", "unordered"],
+)
+def test_all_pairs_within_a_distance_are_searched_in_lists(
+    shop: Shop, options: dict[str, Any], near: float
+) -> None:
+    vector, right = options.pop("vector", "emb"), options.pop("right", {})
+    shop.write("l", clustered(1500, 1))
+    left = {"table": "l", "vector": vector, "select": ["id"]}
+    shop.declare(
+        "near", {"vector": vector, **right}, left=left, k="all", max_distance=near, **options
+    )
+    for stage in ("build index", "reuse index"):
+        done = shop.run()
+        assert shop.stages["near"] == ["prepare", stage, "probe", "commit"]
+        accuracy = done.figures.accuracy
+        found = shop.result()
+        of_right = lance.dataset(shop.uri(right.get("table", "r")))
+        sides = (
+            lance.dataset(shop.uri("l")).to_table(),
+            of_right.to_table(filter=right.get("where")),
+        )
+        distances = all_distances(
+            *(matrix(rows[vector]) for rows in sides), options.get("metric", "l2")
+        )
+        if right.get("table") == "l":
+            rows = np.arange(len(distances))
+            others = rows[:, None] < rows if "pairs" in options else rows[:, None] != rows
+            distances = np.where(others, distances, np.inf)
+        ids = sides[1]["id"].to_numpy()
+        true = {
+            (int(one), int(ids[other])) for one, other in np.argwhere(distances <= near).tolist()
+        }
+        pairs = [(one, other) for one, rows in found.items() for other, _ in rows]
+        matched = [pair for pair in pairs if pair[1] is not None]
+        assert len(set(pairs)) == len(pairs)
+        assert set(matched) <= true
+        assert len(matched) >= 0.85 * len(true) > 100
+        assert accuracy.recall is not None and abs(accuracy.recall - len(matched) / len(true)) < 0.1
+        alone = {one for one, other in pairs if other is None}
+        outer = set(range(1500)) - {one for one, _ in matched}
+        assert alone == (outer if "join" in options else set())
