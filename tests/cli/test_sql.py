@@ -472,6 +472,10 @@ def test_a_comparison_names_what_changed_whichever_side_a_key_is_on() -> None:
         PlanChange(Difference.FRAGMENTS, "orders", "4 of 4 read", "1 of 4 read"),
         PlanChange(Difference.AGGREGATES, "orders", "left to Spark", "answered without reading"),
     )
+    # Of a table that only one of the plans reads no aggregates have changed.
+    unread = replace(RAN, scans=(replace(ORDERS, explanation=None), PART))
+    changes = Comparison(turns(RAN, 1.0), turns(unread, 1.0)).changes
+    assert [change.what for change in changes] == [Difference.FRAGMENTS]
 
 
 def test_times_are_medians_of_whole_turns() -> None:

@@ -164,7 +164,8 @@ def plan_changes(before: PlanExplanation, after: PlanExplanation) -> Iterator[Pl
     """Yield what differs between two plans of one query, without and with statistics."""
     former, latter = _traits(before), _traits(after)
     for key in dict.fromkeys((*former, *latter)):
-        sides = ["; ".join(traits.get(key, ())) or "none" for traits in (former, latter)]
+        absent = "left to Spark" if key[0] is Difference.AGGREGATES else "none"
+        sides = ["; ".join(traits.get(key, ())) or absent for traits in (former, latter)]
         if sides[0] != sides[1]:
             yield PlanChange(key[0], key[2], *sides)
 
@@ -192,9 +193,8 @@ def _traits(plan: PlanExplanation) -> Mapping[_Key, Sequence[str]]:
             continue
         read = f"{count(explanation.fragments_scanned)} of {count(explanation.fragments)} read"
         traits[Difference.FRAGMENTS, scan.table, scan.table].append(read)
-        is_answered = explanation.aggregates is not None and explanation.aggregates.use
-        how = "answered without reading" if is_answered else "left to Spark"
-        traits[Difference.AGGREGATES, scan.table, scan.table].append(how)
+        if explanation.aggregates is not None and explanation.aggregates.use:
+            traits[Difference.AGGREGATES, scan.table, scan.table].append("answered without reading")
     exchanges = sum(operator.text.startswith(_EXCHANGES) for operator in plan.operators)
     traits[Difference.EXCHANGES, None, None].append(count(exchanges))
     return traits
