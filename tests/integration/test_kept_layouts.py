@@ -620,3 +620,7 @@ def test_all_pairs_within_a_distance_are_searched_in_lists(
         alone = {one for one, other in pairs if other is None}
         outer = set(range(1500)) - {one for one, _ in matched}
         assert alone == (outer if "join" in options else set())
+    # Joins of the nearest neighbours need other numbers of lists.
+    [layout] = shop.layouts
+    chosen = json.loads((layout / "index.json").read_text())["chosen"]
+    assert [(known["k"], known["recall"]) for known in chosen] == [(0, 0.9)]

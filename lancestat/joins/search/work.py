@@ -125,6 +125,11 @@ class JoinRequest:
         """How many neighbours are kept of each left row."""
         return self.k + self.spare
 
+    @property
+    def remembered_k(self) -> int:
+        """For which k a kept index remembers `nprobes`: 0 for all rows within a distance."""
+        return 0 if self.is_radius else self.k
+
     def reached_by(self, recall: float | None) -> bool:
         """Return whether a measured recall is at least what was asked for, if anything was."""
         return recall is not None and (self.recall is None or recall >= self.recall)

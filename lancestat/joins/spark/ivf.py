@@ -527,10 +527,14 @@ class IndexKeeper:
         def measure(known_nprobes: int | None) -> IvfIndex:
             measured = writer.measured(index, known_nprobes)
             if measured.recall is not None:
-                self.store.remember(found.stored, request.k, request.recall, measured.nprobes)
+                self.store.remember(
+                    found.stored, request.remembered_k, request.recall, measured.nprobes
+                )
             return measured
 
-        known = request.nprobes or found.stored.manifest.nprobes(request.k, request.recall)
+        known = request.nprobes or found.stored.manifest.nprobes(
+            request.remembered_k, request.recall
+        )
         if known is None:
             return measure(None)
         # These rows do not choose how many lists to visit.
@@ -607,7 +611,9 @@ class IndexKeeper:
             manifest = self._manifest(draft.uri, lists, arrays, record)
             if index.recall is not None:
                 request = writer.request
-                manifest = manifest.with_nprobes(request.k, request.recall, index.nprobes)
+                manifest = manifest.with_nprobes(
+                    request.remembered_k, request.recall, index.nprobes
+                )
             self.found = None
             with ExitStack() as holding:
                 # What it takes the place of is not read any more.
