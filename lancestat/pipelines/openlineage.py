@@ -613,14 +613,13 @@ def _column_lineage(
         return None
 
     def inputs(columns: Iterable[tuple[int, str]], type: str, subtype: str) -> list[Any]:
-        how = module.Transformation(type, subtype)
-        read = (
-            (dataset.namespace, dataset.name, column)
+        read = [
+            (dataset, column)
             for side, column in columns
             for dataset in sides[side][1]
             if sides[side][0].sql is None
-        )
-        return [module.InputField(*column, [how]) for column in dict.fromkeys(read)]
+        ]
+        return _inputs(read, type, subtype)
 
     pairs = [
         *((renamed, 0, name) for renamed, name in zip(names.left, left_names, strict=True)),
@@ -646,12 +645,7 @@ def _group_lineage(node: Duplicates, table: Sequence[_Dataset]) -> DatasetFacet:
         selected = tuple(column.name for snapshot in snapshots for column in snapshot.fields)
 
     def inputs(columns: Iterable[str], type: str, subtype: str) -> list[Any]:
-        how = module.Transformation(type, subtype)
-        return [
-            module.InputField(dataset.namespace, dataset.name, column, [how])
-            for column in columns
-            for dataset in table
-        ]
+        return _inputs([(one, column) for column in columns for one in table], type, subtype)
 
     compared = (node.vector, *node.on)
     order = (Order.parse(text).column for text in node.order_by)
@@ -662,6 +656,14 @@ def _group_lineage(node: Duplicates, table: Sequence[_Dataset]) -> DatasetFacet:
         {name: module.Fields(fields) for name, fields in found.items() if fields},
         inputs(compared, "INDIRECT", "GROUP_BY"),
     )
+
+
+def _inputs(columns: Iterable[tuple[_Dataset, str]], type: str, subtype: str) -> list[Any]:
+    """Return columns of datasets, each once, from which another is made in one way."""
+    module = column_lineage_dataset
+    how = module.Transformation(type, subtype)
+    read = dict.fromkeys((dataset.namespace, dataset.name, column) for dataset, column in columns)
+    return [module.InputField(*column, [how]) for column in read]
 
 
 def _selected(side: KnnSide, datasets: Sequence[_Dataset]) -> Sequence[str] | None:
