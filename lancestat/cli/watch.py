@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -75,7 +76,7 @@ def watch(
     # A round plans and runs in a process of its own, so that between rounds none holds its memory.
     from lancestat.cli.main import LINE, Terminated, raise_once
     from lancestat.cli.progress import progress_display
-    from lancestat.errors import LancestatError, UsageError
+    from lancestat.errors import LakeError
     from lancestat.pipelines.watch import Watcher, answer, run_apart, run_due, sole_watcher
     from lancestat.runs.actions import Plan
     from lancestat.runs.events import EventStream
@@ -106,13 +107,9 @@ def watch(
         latest = invocation.project()
         return latest.spec, latest.nodes(select, exclude)
 
-    try:
+    # Rounds report a catalog that is down until it is back. A selection of nothing would stay one.
+    with suppress(LakeError):
         project.nodes(select, exclude)
-    except UsageError:
-        raise
-    except LancestatError:
-        # Rounds report what is down until it is back. A selection of nothing would stay one.
-        pass
     line = click.get_current_context().meta[LINE]
     watcher = Watcher(
         watched,
