@@ -159,8 +159,10 @@ def _filter(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -
         return restrict(below, operator.conditions, None)
     passing, scan = _mask(counted["passing"], counted["rows"]), operator.inputs[0]
     rows = below.samples.get(scan)
-    is_whole = rows is not None and rows.is_whole
-    sample = Passing.of(passing, is_whole=is_whole)
+    if rows is None:
+        sample = Passing.of(passing)
+    else:
+        sample = Passing.of(passing, blocks=rows.blocks, is_whole=rows.is_whole)
     others = set(counted.get("unsampled", ()))
     split: tuple[list[Condition], list[Condition]] = ([], [])
     for index, condition in enumerate(operator.conditions):

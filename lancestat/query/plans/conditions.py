@@ -71,17 +71,17 @@ class Passing:
     alike: float = 2.0
 
     @classmethod
-    def of(cls, passing: Mask, *, is_whole: bool = False) -> Passing:
-        """Return what the rows that pass tell, of a sample in `BLOCKS` blocks.
+    def of(cls, passing: Mask, *, blocks: int = BLOCKS, is_whole: bool = False) -> Passing:
+        """Return what the rows that pass tell, of a sample in so many blocks.
 
         Source: W. G. Cochran, Sampling Techniques, 3rd edition (1977), section 9.5: the variance
             between blocks, over that of rows which are drawn alone.
         """
         rows, hits = len(passing), int(passing.sum())
-        if is_whole or rows < 2 * BLOCKS or not 0 < hits < rows:
+        if is_whole or rows < 2 * blocks or not 0 < hits < rows:
             return cls(hits, rows, is_whole)
-        shares = np.array([part.mean() for part in np.array_split(passing, BLOCKS)])
-        alone = hits / rows * (1 - hits / rows) * BLOCKS / rows
+        shares = np.array([part.mean() for part in np.array_split(passing, blocks)])
+        alone = hits / rows * (1 - hits / rows) * blocks / rows
         return cls(hits, rows, alike=max(1.0, float(shares.var(ddof=1)) / alone))
 
     @property

@@ -191,6 +191,10 @@ def test_rows_in_blocks_that_are_alike_tell_less() -> None:
     low, high = together.interval()
     assert high - low > 0.1
     assert Passing.of(blocks, is_whole=True).alike == 2.0
+    # Eleven fragments give six blocks each, in which one row tells as much as all.
+    of_fragments = np.repeat(np.arange(66) % 2 == 0, 256)
+    assert Passing.of(of_fragments, blocks=66).alike == pytest.approx(256, rel=0.02)
+    assert Passing.of(of_fragments).alike < 200
 
 
 def test_a_sample_in_blocks_does_not_overrule_a_count() -> None:
