@@ -12,6 +12,7 @@ Each side plans each query. What it expects of every filter, join and aggregate 
 plan is compared with the rows that DuckDB counts for the same subplan:
 
 lancestat   Lance tables, as `Project.attach` binds them, with the estimates of whole plans
+true        the same, with true rows in place of these estimates: the best plans there are
 columns     the same, these estimates switched off: statistics of columns alone
 bare        Spark's own tables over Parquet, without statistics
 analyzed    the same after `ANALYZE TABLE ... FOR ALL COLUMNS`
@@ -49,7 +50,8 @@ from accuracy.datasets import GENERATORS, Dataset, prepare, write_project, write
 from accuracy.measures import compare
 from accuracy.report import Outcome
 from accuracy.schemas import DECLARED
-from accuracy.sides import COMPARABLE, SIDES, estimates, session, settings
+from accuracy.sides import COMPARABLE, SIDES, TRUE, estimates, session, settings
+from accuracy.true_rows import TrueRows, told
 from accuracy.truths import Truths, load
 from measure import spark_parser, timed
 
@@ -170,12 +172,16 @@ def planned(dataset: Dataset, sides: Sides, truths: Truths) -> dict[str, Outcome
     from pyspark.errors import PySparkException
 
     outcomes = {side: Outcome() for side in sides}
+    true_rows = TrueRows(sides[TRUE], dataset) if TRUE in sides else None
     for name, query in dataset.queries.items():
         for side, spark in sides.items():
             outcome = outcomes[side]
             try:
                 with settings(spark, COMPARABLE):
-                    outcome.plans[name] = estimates(spark, query, dataset)
+                    if true_rows and side == TRUE:
+                        true_rows.learn(query, truths)
+                    with told(true_rows, side):
+                        outcome.plans[name] = estimates(spark, query, dataset)
             except PySparkException as error:
                 outcome.failed[name] = type(error).__name__
                 continue
@@ -221,11 +227,24 @@ def execute(dataset: Dataset, sides: Sides, given: argparse.Namespace) -> Iterat
     if not wanted:
         return
     plannable = parsed(dataset.queries, next(iter(sides.values())))
-    if "rows" in wanted:
-        yield tpcds.show(list(sides), tpcds.take_all_turns(sides, plannable, 0, given.limit))
-    if "times" in wanted:
-        turns = tpcds.take_all_turns(sides, plannable, given.runs, given.limit)
-        yield tpcds.show(list(sides), turns)
+    during = partial(told, learned(dataset, sides, plannable))
+    for part, runs in (("rows", 0), ("times", given.runs)):
+        if part in wanted:
+            turns = tpcds.take_all_turns(sides, plannable, runs, given.limit, during)
+            yield tpcds.show(list(sides), turns)
+
+
+def learned(dataset: Dataset, sides: Sides, queries: Mapping[str, str]) -> TrueRows | None:
+    """Return the true rows of queries for the side that is told them, if it is there."""
+    if TRUE not in sides:
+        return None
+    true_rows = TrueRows(sides[TRUE], dataset)
+    with counted(dataset) as truths:
+        for query in queries.values():
+            true_rows.learn(query, truths)
+            truths.save()
+    print(f"{true_rows.ordered} regions of joins have the best order, {true_rows.left} lancestat's")
+    return true_rows
 
 
 def parsed(queries: Mapping[str, str], spark: SparkSession) -> dict[str, str]:

@@ -27,7 +27,8 @@ import statistics
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -113,11 +114,15 @@ def load(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def take_all_turns(
-    sides: Mapping[str, SparkSession], queries: Mapping[Name, str], runs: int, limit: float
+    sides: Mapping[str, SparkSession],
+    queries: Mapping[Name, str],
+    runs: int,
+    limit: float,
+    during: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> Iterator[tuple[Name, Mapping[str, float], bool]]:
     """Median seconds of each query by side, infinite past the limit; whether rows are equal.
 
-    Without counted runs the first turn counts.
+    Without counted runs the first turn counts. `during` is entered for each turn of a side.
     """
     for number, query in queries.items():
         seconds: dict[str, list[float]] = {side: [] for side in sides}
@@ -126,7 +131,8 @@ def take_all_turns(
             for side, spark in sides.items():
                 if math.inf in seconds[side]:
                     continue
-                elapsed, rows = timed(partial(collect, spark, query, limit))
+                with during(side):
+                    elapsed, rows = timed(partial(collect, spark, query, limit))
                 seconds[side].append(math.inf if rows is None else elapsed)
                 if rows is not None:
                     answers.add(tuple(sorted(map(comparable, rows))))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from accuracy.plans import Block, Operator, alias_of, aliases
 from accuracy.sides import Expected
@@ -13,6 +15,8 @@ from accuracy.truths import MOST, Truths
 
 # Beyond so many relations the best order of joins is not searched.
 MOST_RELATIONS = 8
+# The index of an item, or a pair of trees.
+Tree = int | list[Any]
 
 
 @dataclass(frozen=True)
@@ -117,30 +121,50 @@ def regions(operators: Sequence[Operator]) -> Iterator[tuple[Block, list[Operato
 
 def cheapest(block: Block, truths: Truths) -> int | None:
     """Return the least C_out of a block's joins, or None where there are too many to search."""
-    names = [alias_of(source) for source in block.sources]
-    if len(names) > MOST_RELATIONS:
+    found = cheapest_tree(block, [{alias_of(source)} for source in block.sources], truths)
+    return None if found is None else found[0]
+
+
+def cheapest_tree(
+    block: Block, items: Sequence[AbstractSet[str]], truths: Truths
+) -> tuple[int, Tree] | None:
+    """Return the least C_out of joins of items, aliases of a block each, and its tree.
+
+    None where there are too many to search, or no condition connects some of them.
+    """
+    if len(items) > MOST_RELATIONS:
         return None
-    edges = [aliases(condition) & set(names) for condition in block.conditions]
-    best: dict[frozenset[str], int] = {frozenset({name}): 0 for name in names}
-    for size in range(2, len(names) + 1):
-        for chosen in combinations(names, size):
+    edges = [aliases(condition) & frozenset().union(*items) for condition in block.conditions]
+
+    def names(part: Iterable[int]) -> frozenset[str]:
+        return frozenset().union(*(items[index] for index in part))
+
+    best: dict[frozenset[int], tuple[int, Tree]] = {
+        frozenset({index}): (0, index) for index in range(len(items))
+    }
+    for size in range(2, len(items) + 1):
+        for chosen in combinations(range(len(items)), size):
             part = frozenset(chosen)
             below = [
-                best[left] + best[part - left]
+                (best[left][0] + best[part - left][0], left)
                 for left in _subsets(chosen)
-                if left in best and part - left in best and _connects(edges, left, part - left)
+                if left in best
+                and part - left in best
+                and _connects(edges, names(left), names(part - left))
             ]
             if below:
-                best[part] = min(below) + max(1, truths.rows(restricted(block, part).rows))
-    return best.get(frozenset(names))
+                cost, left = min(below, key=lambda pair: pair[0])
+                rows = max(1, truths.rows(restricted(block, names(part)).rows))
+                best[part] = cost + rows, [best[left][1], best[part - left][1]]
+    return best.get(frozenset(range(len(items))))
 
 
-def _subsets(names: Sequence[str]) -> Iterator[frozenset[str]]:
-    """Yield the proper subsets that have the first name, so that no split comes twice."""
-    first, *others = names
+def _subsets(chosen: Sequence[int]) -> Iterator[frozenset[int]]:
+    """Yield the proper subsets that have the first index, so that no split comes twice."""
+    first, *others = chosen
     for size in range(len(others)):
-        for chosen in combinations(others, size):
-            yield frozenset({first, *chosen})
+        for more in combinations(others, size):
+            yield frozenset({first, *more})
 
 
 def _connects(edges: Iterable[set[str]], left: frozenset[str], right: frozenset[str]) -> bool:

@@ -10,7 +10,7 @@ limit or a function that has no equal in SQL leaves what is above it without SQL
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -117,14 +117,25 @@ def kind_of(part: Tree) -> str | None:
     return NOT_NULL if trivial.issuperset(kinds) else FILTER
 
 
-def operators(nodes: Sequence[Node], tables: Mapping[frozenset[str], str]) -> list[Operator]:
-    """Return the operators of an optimized plan that is given in Spark's JSON, in preorder.
+@dataclass(frozen=True)
+class Translated:
+    """The operators of a plan in preorder; ids of the columns that aliases of sources have."""
+
+    operators: Sequence[Operator]
+    columns: Mapping[str, frozenset[int]]
+    # How many nodes the plan has.
+    places: int
+
+
+def translated(nodes: Sequence[Node], tables: Mapping[frozenset[str], str]) -> Translated:
+    """Return what SQL has of an optimized plan that is given in Spark's JSON.
 
     `tables` are names by the columns of the table.
     """
     translation = _Translation(tables)
     translation.visit(tree(nodes))
-    return sorted(translation.operators, key=lambda operator: operator.place)
+    found = sorted(translation.operators, key=lambda operator: operator.place)
+    return Translated(found, translation.columns, translation.places)
 
 
 class _Translation:
@@ -132,14 +143,15 @@ class _Translation:
 
     def __init__(self, tables: Mapping[frozenset[str], str]) -> None:
         self.operators: list[Operator] = []
+        self.columns: dict[str, frozenset[int]] = {}
+        self.places = 0
         self._tables = tables
         self._aliases = count()
-        self._places = 0
 
     def visit(self, part: Tree) -> Block | NotTranslatable:
         """Add the operators of a subplan; return its block, or why there is none."""
-        place = self._places
-        self._places += 1
+        place = self.places
+        self.places += 1
         children = [self.visit(child) for child in part.children]
         blocks = [child for child in children if isinstance(child, Block)]
         made: Block | NotTranslatable
@@ -152,7 +164,7 @@ class _Translation:
             made = reason
         kind = kind_of(part)
         if kind is not None:
-            self.operators.append(_operator(kind, (place, self._places), made, blocks))
+            self.operators.append(_operator(kind, (place, self.places), made, blocks))
         return made
 
     def _block(self, part: Tree, place: int, children: Sequence[Block]) -> Block:
@@ -185,7 +197,7 @@ class _Translation:
         table = self._tables.get(frozenset(column["name"] for column in columns))
         if table is None:
             raise NotTranslatable("a relation that is not a table")
-        alias = self._alias()
+        alias = self._alias(map(identity, columns))
         names = {identity(column): f"{alias}.{column['name']}" for column in columns}
         # The filters that the scan alone applies.
         block = Block((f"{table} {alias}",), (), tuple(names.items()))
@@ -271,7 +283,7 @@ class _Translation:
 
     def _united(self, ids: Sequence[int], parts: Sequence[tuple[Sequence[str], str]]) -> Block:
         """Return a block over the union of parts, each with values for the columns."""
-        alias = self._alias()
+        alias = self._alias(ids)
         selects = []
         for values, body in parts:
             columns = ", ".join(f"{value} as c{n}" for n, value in enumerate(values))
@@ -298,8 +310,10 @@ class _Translation:
         [(_, value)] = block.outputs
         return f"(select {value} {block.body})"
 
-    def _alias(self) -> str:
-        return f"\x02{next(self._aliases)}\x03"
+    def _alias(self, columns: Iterable[int]) -> str:
+        alias = f"\x02{next(self._aliases)}\x03"
+        self.columns[alias_of(alias)] = frozenset(columns)
+        return alias
 
 
 def _operator(

@@ -12,7 +12,7 @@ from joins import OPTIMIZER
 
 import lancestat
 from accuracy.datasets import Dataset
-from accuracy.plans import JOIN, Operator, operators
+from accuracy.plans import JOIN, Operator, translated
 from lancestat.query.sql.execution import LogicalEstimates
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ COMPARABLE = {
 }
 ESTIMATES = "spark.lancestat.estimates.enabled"
 SPARKS = "Spark's"
+TRUE = "true"
 # Of an operator's text.
 MOST_FIELDS = 12
 ANALYZE = "analyze table {} compute statistics for all columns"
@@ -79,6 +80,7 @@ def width(node: Any) -> int:
 
 SIDES: Mapping[str, Side] = {
     "lancestat": Side({ESTIMATES: "true"}, None),
+    TRUE: Side({ESTIMATES: "true"}, None),
     "columns": Side({ESTIMATES: "false"}, None),
     "bare": Side({}, ()),
     "analyzed": Side({}, (ANALYZE,)),
@@ -128,7 +130,7 @@ def estimates(spark: SparkSession, query: str, dataset: Dataset) -> list[Expecte
     # The plan that the strategies have read, with what they were told of it.
     logical = physical.logicalLink().get()
     nodes = list(preorder(logical))
-    found = operators(msgspec.json.decode(logical.toJSON()), dataset.by_columns)
+    found = translated(msgspec.json.decode(logical.toJSON()), dataset.by_columns).operators
     joins = [operator for operator in found if operator.kind == JOIN]
     planned = [node for node in preorder(physical) if is_join(node)]
     broadcasts: dict[int, Broadcast | None] = {}
