@@ -95,7 +95,7 @@ def test_rows_of_every_operator_are_those_of_its_sql(
     sides, truths = sys_modules()
     plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
     nodes = list(sides.preorder(plan))
-    operators = sides.operators(json.loads(plan.toJSON()), tables)
+    operators = sides.translated(json.loads(plan.toJSON()), tables).operators
     dataset = spark._jvm.org.apache.spark.sql.classic.Dataset
     counted = {}
     with truths.load(tmp_path, list(TABLES)) as database:
@@ -113,10 +113,55 @@ def test_what_has_no_sql_says_why(spark: SparkSession, tables: dict[frozenset[st
     query = "select * from (select *, rank() over (order by amount) as n from sales) where n < 3"
     plan = spark.sql(query)._jdf.queryExecution().optimizedPlan()
     [*_, top] = sorted(
-        sides.operators(json.loads(plan.toJSON()), tables), key=lambda each: -each.place
+        sides.translated(json.loads(plan.toJSON()), tables).operators, key=lambda each: -each.place
     )
     assert (top.kind, top.sql) == ("filter", None)
     assert top.reason in ("the column n", "WindowGroupLimit")
+
+
+def test_a_planner_that_is_told_true_rows_expects_them_and_joins_in_the_best_order(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    datasets, sides = import_module("accuracy.datasets"), import_module("accuracy.sides")
+    measures, truths = import_module("accuracy.measures"), import_module("accuracy.truths")
+    true_rows = import_module("accuracy.true_rows")
+    columns = {
+        "sold": {"a": [n % 40 for n in range(4000)], "b": [n * 7 % 90 for n in range(4000)]},
+        "shops": {"shop": list(range(40)), "town": [f"t{n // 20}" for n in range(40)]},
+        "goods": {"good": list(range(90)), "kind": [f"k{n * n % 7}" for n in range(90)]},
+        "times": {"time": [n % 90 for n in range(300)], "part": [n % 4 for n in range(300)]},
+    }
+    for name, values in columns.items():
+        pq.write_table(pa.table(values), tmp_path / f"{name}.parquet")
+    query = (
+        "select town, kind, count(*) from sold join shops on a = shop join goods on b = good"
+        " join times on b = time where part < 2 and kind = 'k2' and (town = 't1' or good < 9)"
+        " group by town, kind"
+    )
+    dataset = datasets.Dataset("sold", tmp_path, columns, {"q": query})
+    (lance := tmp_path / "lance").mkdir()
+    datasets.write_tables(dataset, lance)
+    project = datasets.write_project(dataset, lance, 2)
+    assert project.run().status == "success"
+    session = sides.session(spark, project, dataset, sides.TRUE, 0)
+    with (
+        sides.settings(session, sides.COMPARABLE),
+        truths.load(tmp_path, list(columns)) as database,
+    ):
+        counted = truths.Truths(tmp_path / "truths", database)
+        side = true_rows.TrueRows(session, dataset)
+        own = measures.compare("q", sides.estimates(session, query, dataset), counted)
+        side.learn(query, counted)
+        with true_rows.told(side, sides.TRUE):
+            plan = sides.estimates(session, query, dataset)
+        compared = measures.compare("q", plan, counted)
+        assert measures.p_error([each.operator for each in plan], counted) == 1
+    assert (side.ordered, side.left) == (1, 0)
+    assert {each.kind for each in compared} >= {"filter", "join", "aggregate"}
+    assert {each.q_error for each in compared} == {1}
+    # Not because they are easy to tell.
+    assert max(each.q_error for each in own) > 1
 
 
 def sys_modules() -> tuple[Any, Any]:
