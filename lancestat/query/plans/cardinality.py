@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -284,14 +285,8 @@ def _grouped(
             mean_count=mean,
             of_groups=_of_groups(below, ids, None, mean),
         )
-    if column.sum_of is not None and (added := below.of(column.sum_of)).type is not None:
-        return ColumnFacts(
-            groups,
-            type=added.type,
-            field=Field(-1, "sum", pa.null(), nullable=True, spark_type=column.type),
-            of_groups=_of_groups(below, ids, added, below.rows / max(1.0, groups)),
-            spread=_spread(below, ids, added, groups),
-        )
+    if (summed := _summed(below, column, ids, groups)) is not None:
+        return summed
     if column.extreme_of is not None and (origin := below.of(column.extreme_of).origin):
         return ColumnFacts(groups, extreme_of=origin[1])
     if column.key is None and column.of is None:
@@ -307,7 +302,47 @@ def _grouped(
         distinct=max(1.0, distinct),
         rows_per_value=groups / max(1.0, distinct),
         counted_in=frozenset(),
+        domain=max(known.domain, known.distinct),
     )
+
+
+def _summed(
+    below: Facts, column: OutputColumn, ids: Sequence[str], groups: float
+) -> ColumnFacts | None:
+    """Return a column of sums in groups; None of other columns and of sums that tell nothing."""
+    field = Field(-1, "sum", pa.null(), nullable=True, spark_type=column.type)
+    added = ColumnFacts(1.0) if column.sum_of is None else below.of(column.sum_of)
+    size = below.rows / max(1.0, groups)
+    spread = _spread(below, ids, added, groups)
+    if spread is not None:
+        of_groups = _of_groups(below, ids, added, size)
+        return ColumnFacts(groups, type=added.type, field=field, of_groups=of_groups, spread=spread)
+    type = column_type(_arrow_type(column.type))
+    if column.added is None or type is None:
+        return None
+    scale = 10.0**type.scale
+    mean, least, most = (column.added[name] * scale for name in ("mean", "least", "most"))
+    # Of a number of rows that is geometric, as that of counts.
+    alone = column.added["variance"] * scale**2
+    variance = size * alone + (size**2 - size) * mean**2
+    return ColumnFacts(
+        groups,
+        low=least if least >= 0 else None,
+        high=most if most <= 0 else None,
+        type=type,
+        field=field,
+        spread=lambda: (size * mean, variance),
+    )
+
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def _arrow_type(spark_type: str) -> pa.DataType:
+    """Return the type of a sum."""
+    if (found := _DECIMAL.fullmatch(spark_type)) is not None:
+        return pa.decimal128(*map(int, found.groups()))
+    return pa.int64() if spark_type == "bigint" else pa.float64()
 
 
 def _of_groups(
@@ -391,6 +426,7 @@ def _united(parts: Sequence[ColumnFacts], rows: Sequence[float]) -> ColumnFacts:
         origin=None,
         counted_in=None,
         frequencies=None,
+        domain=1.0,
         parts=tuple(parts),
         rows_per_value=per_value,
     )

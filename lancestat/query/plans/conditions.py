@@ -37,6 +37,10 @@ from lancestat.tables.statistics.sketches import QuantileSketch
 # So many independent matches of a sample make its share a better estimate than any model.
 _ENOUGH = 20
 _TEXT_SHARE = 0.1
+# Of rows between two values that only the query finds out, as PostgreSQL has it
+# (DEFAULT_RANGE_INEQ_SEL).
+_RANGE_SHARE = 0.005
+_BELOW, _ABOVE = frozenset(("<", "<=")), frozenset((">", ">="))
 _HISTOGRAM_DOUBT = 1.2
 _UNIFORM_DOUBT = 3.0
 _SUMS_DOUBT = 10.0
@@ -144,9 +148,12 @@ def _modelled(
     """Return the share by the statistics of each column, and the columns afterwards."""
     columns = dict(facts.columns)
     by_column: dict[str, list[Filter]] = {}
-    shares: list[float] = []
-    evidence: list[str] = []
+    ranges = _open_ranges(conditions)
+    shares = [_RANGE_SHARE * (1 - facts.of(id).nulls) for id in ranges]
+    evidence = ["model"] * len(shares)
     for condition, filter in zip(conditions, filters, strict=True):
+        if condition.is_open and condition.left in ranges:
+            continue
         parts = [] if filter is None else list(flattened(filter, And))
         of_one = [(part, _only_column(part)) for part in parts]
         if parts and all(name in facts.columns or _asks_for_null(part) for part, name in of_one):
@@ -179,6 +186,13 @@ def _modelled(
     at_most = min(1.0, max(damped, expected * doubt))
     words = ", ".join(dict.fromkeys(evidence)) or "no condition"
     return Share(expected, at_most, words, len(shares)), columns
+
+
+def _open_ranges(conditions: Sequence[Condition]) -> list[str]:
+    """Return the columns that are to be between two values which only the query finds out."""
+    below = {each.left for each in conditions if each.is_open and each.compares in _BELOW}
+    above = {each.left for each in conditions if each.is_open and each.compares in _ABOVE}
+    return sorted(below & above)
 
 
 def _by_groups(
@@ -257,12 +271,19 @@ def _share_of(facts: Facts, condition: Condition, filter: Filter | None) -> floa
 def condition_share(facts: Facts, condition: Condition) -> float:
     """Return the share of rows, or of pairs of them, that pass a condition between columns."""
     if not condition.compares or any(id not in facts.columns for id in condition.columns):
-        return UNKNOWN_SHARE
+        return UNKNOWN_SHARE * (1 - _all_null(facts, condition))
     left = facts.of(condition.left)
     if not condition.right:
         # With one value, which only the query finds out.
         return (1 - left.nulls) * comparison_share(condition.compares, left, _ONE_VALUE)
     return comparison_share(condition.compares, left, facts.of(condition.right))
+
+
+def _all_null(facts: Facts, condition: Condition) -> float:
+    """Return the share of rows that fail a condition since all its columns are null."""
+    if not (condition.rejects_nulls and condition.columns):
+        return 0.0
+    return math.prod(facts.of(id).nulls for id in condition.columns)
 
 
 _ONE_VALUE = ColumnFacts(1.0)
@@ -445,7 +466,7 @@ def _of_groups(column: ColumnFacts, low: float, high: float) -> tuple[float, str
         return _of_count(column.mean_count, low, high), "sizes of groups"
     spread = None if column.spread is None else column.spread()
     if spread is not None:
-        return _of_sum(*spread, column.distinct, low, high), "sums of groups"
+        return _of_sum(*spread, column, low, high), "sums of groups"
     return None
 
 
@@ -457,15 +478,22 @@ def _of_count(mean: float, low: float, high: float) -> float:
     return max(0.0, below - above)
 
 
-def _of_sum(mean: float, variance: float, groups: float, low: float, high: float) -> float:
+def _of_sum(mean: float, variance: float, sums: ColumnFacts, low: float, high: float) -> float:
     """Return the share of groups with a sum between two bounds, neither of which may be known.
 
-    Far from the mean, it is between that of a normal distribution, or one group, and the most that
-    any distribution has there, by Cantelli's inequality: as many times the one as the other is it.
+    Far from the mean, it is between that of a normal distribution within the bounds of the sums,
+    or one group, and the most that any distribution has there, by Cantelli's inequality: as many
+    times the one as the other is it.
     """
     deviation = math.sqrt(2 * variance) or 1e-9
-    share = (math.erf((high - mean) / deviation) - math.erf((low - mean) / deviation)) / 2
-    share = max(share, 1 / max(1.0, groups))
+    least = -math.inf if sums.low is None else sums.low
+    most = math.inf if sums.high is None else sums.high
+    one, low, high = 1 / max(1.0, sums.distinct), max(low, least), min(high, most)
+    if low > high:
+        return one
+    below = [math.erf((value - mean) / deviation) for value in (low, high, least, most)]
+    share = (below[1] - below[0]) / max(below[3] - below[2], 1e-9)
+    share = max(share, one)
     distance = max(low - mean, mean - high)
     if distance <= 0:
         return share

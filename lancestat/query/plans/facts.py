@@ -48,6 +48,7 @@ class ColumnFacts:
             each other, or as the product of those where there are several; `origin` if None. With
             none each value occurs as often as any other.
         frequencies: Of the table's common values, where they are kept.
+        domain: Of a key of groups: the distinct values that it had before rows of some were lost.
         parts: Of a union: the columns of its inputs.
     """
 
@@ -66,6 +67,7 @@ class ColumnFacts:
     extreme_of: str | None = None
     counted_in: frozenset[Origin] | None = None
     frequencies: Frequencies | None = None
+    domain: float = 1.0
     parts: tuple[ColumnFacts, ...] = ()
 
     @property

@@ -153,11 +153,22 @@ def _matching(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept:
     equal = 1 / domain
     if len(pairs) == 1:
         [(a, b)] = pairs
+        # Groups that are left of a domain are among those of another side by chance alone.
+        domains = _lost(left, a) * distinct[0], _lost(right, b) * distinct[1]
+        domain = max(domain, *domains)
+        equal = 1 / domain
         met_left, met_right = replace(left, samples=samples), replace(right, samples=samples)
         equal = equal_pairs(
             _frequencies(met_left, a, domain), _frequencies(met_right, b, domain), domain
         )
     return _Matching(*rows, domain, equal, words, samples)
+
+
+def _lost(facts: Facts, id: str) -> float:
+    """Return how many values a key of groups had before rows of some were lost."""
+    members = _members(facts, id)
+    domain = facts.of(id).domain
+    return domain if members is None else min(domain, float(len(members)))
 
 
 def _frequencies(facts: Facts, id: str, domain: float) -> Frequencies:

@@ -16,7 +16,8 @@ class Condition:
     `filter` is one for `read_filters` where columns are compared with literals. Where two columns
     are compared, `compares` is the operator between `left` and `right`; without `right`, the other
     side is one value that only the query finds out, as that of a subquery. Else it is only known
-    which columns it needs. `is_shifted` is whether a constant is added to a side.
+    which columns it needs, and whether it `rejects_nulls` in all of these. `is_shifted` is whether
+    a constant is added to a side.
     """
 
     columns: tuple[str, ...]
@@ -25,11 +26,17 @@ class Condition:
     left: str = ""
     right: str = ""
     is_shifted: bool = False
+    rejects_nulls: bool = False
 
     @property
     def is_equality(self) -> bool:
         """Whether it is an equality of two columns, such as the keys of a join."""
         return self.compares in ("=", "<=>") and bool(self.right) and not self.is_shifted
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it bounds a column by a value that only the query finds out."""
+        return self.compares in ("<", "<=", ">", ">=") and not self.right
 
     @classmethod
     def of(cls, message: Json) -> Condition:
@@ -42,10 +49,10 @@ class OutputColumn:
 
     `of` is the column that it is, under another number. `sources` are all that it is computed from
     otherwise. `key` is the index of the grouping expression that it is. `is_count` is whether it is
-    the number of rows of a group; else it may be the sum, of a Spark type, of the column `sum_of`,
-    or the least or greatest value of the column `extreme_of`.
-    `values` numbers the values of a key that is computed of a scan's
-    columns, in the rows of its sample.
+    the number of rows of a group; else it may be the sum, of a Spark type, of the column `sum_of`
+    or of values that have the moments `added` in a sample, or the least or greatest value of the
+    column `extreme_of`. `values` numbers the values of a key that is computed of a scan's columns,
+    in the rows of its sample.
     """
 
     id: str | None
@@ -57,6 +64,7 @@ class OutputColumn:
     sum_of: str | None = None
     type: str = ""
     extreme_of: str | None = None
+    added: Json | None = None
 
     @classmethod
     def of_message(cls, message: Json) -> OutputColumn:
@@ -70,6 +78,7 @@ class OutputColumn:
             message.get("sum_of"),
             message.get("type", ""),
             message.get("extreme_of"),
+            message.get("added"),
         )
 
 

@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression$;
 import org.apache.spark.sql.catalyst.expressions.Subtract;
@@ -83,8 +84,29 @@ final class Conditions {
     ObjectNode filter = Filters.translate(numbered(part), schema(part));
     if (filter != null) {
       node.set("filter", filter);
+    } else {
+      node.put("rejects_nulls", rejectsNulls(part));
     }
     return node;
+  }
+
+  /** Whether no row passes that has null in all columns of a condition. */
+  private static boolean rejectsNulls(Expression part) {
+    if (!ScanSample.evaluates(part)) {
+      return false;
+    }
+    Map nulls = new HashMap();
+    Iterator columns = part.references().iterator();
+    while (columns.hasNext()) {
+      Attribute column = (Attribute) columns.next();
+      nulls.put(column.exprId(), Literal$.MODULE$.create(null, column.dataType()));
+    }
+    try {
+      return !Boolean.TRUE.equals(replaced(part, nulls).eval(null));
+    } catch (Throwable error) {
+      Failure.requireSurvivable(error);
+      return false;
+    }
   }
 
   /** The column to which a side adds a constant, as many values of which there are. */

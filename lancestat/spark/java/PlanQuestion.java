@@ -8,14 +8,18 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.MakeDecimal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.UnscaledValue;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
@@ -53,8 +57,11 @@ final class PlanQuestion {
   // By the numbers of attributes: the scans that they are read by, and what computes them.
   private final Map sources = new HashMap();
   private final Map computed = new HashMap();
+  // The numbers of attributes that conditions are about.
+  private final Set conditioned = new HashSet();
 
   PlanQuestion(LogicalPlan plan) {
+    findConditioned(plan);
     add(plan, true);
   }
 
@@ -78,6 +85,19 @@ final class PlanQuestion {
 
   JsonNode ask(ObjectNode request) throws JsonProcessingException {
     return table.ask(request);
+  }
+
+  private void findConditioned(LogicalPlan plan) {
+    if (plan instanceof Filter) {
+      Iterator columns = ((Filter) plan).condition().references().iterator();
+      while (columns.hasNext()) {
+        conditioned.add(((Attribute) columns.next()).exprId());
+      }
+    }
+    Iterator children = plan.children().iterator();
+    while (children.hasNext()) {
+      findConditioned((LogicalPlan) children.next());
+    }
   }
 
   private int add(LogicalPlan plan, boolean isOwn) {
@@ -263,22 +283,38 @@ final class PlanQuestion {
   /** Says which rows of a scan's sample have the same value of a key that is computed of them. */
   private void describeValues(ObjectNode column, Expression key) {
     Expression value = inlined(key);
-    if (value == null || value instanceof Attribute || !ScanSample.evaluates(value)) {
-      return;
+    Source source = value instanceof Attribute ? null : sourceOf(value);
+    byte[] codes = source == null ? null : source.scan.sample.coded(value);
+    if (codes != null) {
+      column.putObject("values").put("scan", source.index).put("codes", codes);
+    }
+  }
+
+  /** Says of which size the values in a scan's sample are that are added up. */
+  private void describeAdded(ObjectNode column, Expression addend) {
+    Expression value = inlined(addend);
+    Source source = sourceOf(value);
+    Moments moments = source == null ? null : source.scan.sample.moments(value);
+    if (moments != null) {
+      moments.describe(column.putObject("added"));
+    }
+  }
+
+  /** The one scan that has all columns of an expression which its sample can evaluate. */
+  private Source sourceOf(Expression value) {
+    if (value == null || !ScanSample.evaluates(value)) {
+      return null;
     }
     Source source = null;
     Iterator references = value.references().iterator();
     while (references.hasNext()) {
       Source other = (Source) sources.get(((Attribute) references.next()).exprId());
       if (source != null && source.index != other.index) {
-        return;
+        return null;
       }
       source = other;
     }
-    byte[] codes = source == null ? null : source.scan.sample.coded(value);
-    if (codes != null) {
-      column.putObject("values").put("scan", source.index).put("codes", codes);
-    }
+    return source;
   }
 
   /** An expression of columns that scans read; null where it needs others. */
@@ -310,7 +346,7 @@ final class PlanQuestion {
     }
   }
 
-  private static ArrayNode columns(Iterator expressions, List grouping) {
+  private ArrayNode columns(Iterator expressions, List grouping) {
     ArrayNode columns = LanceRelation.JSON.createArrayNode();
     while (expressions.hasNext()) {
       NamedExpression named = (NamedExpression) expressions.next();
@@ -319,12 +355,25 @@ final class PlanQuestion {
       Expression value =
           named instanceof Alias ? (Expression) ((Alias) named).child() : (Expression) named;
       column(column, value);
-      if (value instanceof AggregateExpression) {
-        AggregateExpression aggregate = (AggregateExpression) value;
+      // Spark adds up decimals of few digits as whole numbers.
+      Expression inner =
+          value instanceof MakeDecimal ? (Expression) ((MakeDecimal) value).child() : value;
+      if (inner instanceof AggregateExpression) {
+        AggregateExpression aggregate = (AggregateExpression) inner;
         column.put("is_count", counts(aggregate));
         if (sums(aggregate)) {
-          column.put("sum_of", id((Attribute) ((Sum) aggregate.aggregateFunction()).child()));
+          Expression addend = (Expression) ((Sum) aggregate.aggregateFunction()).child();
+          addend =
+              addend instanceof UnscaledValue
+                  ? (Expression) ((UnscaledValue) addend).child()
+                  : addend;
           column.put("type", value.dataType().catalogString());
+          if (addend instanceof Attribute) {
+            column.put("sum_of", id((Attribute) addend));
+          }
+          if (conditioned.contains(named.exprId())) {
+            describeAdded(column, addend);
+          }
         }
         if (isExtreme(aggregate)) {
           // Both have one child.
@@ -349,7 +398,6 @@ final class PlanQuestion {
 
   private static boolean sums(AggregateExpression value) {
     return value.aggregateFunction() instanceof Sum
-        && ((Sum) value.aggregateFunction()).child() instanceof Attribute
         && !value.isDistinct()
         && value.filter().isEmpty();
   }

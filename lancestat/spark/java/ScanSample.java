@@ -22,6 +22,7 @@ final class ScanSample {
   // By the canonical forms of conditions and other expressions.
   private final Map passing = new HashMap();
   private final Map coded = new HashMap();
+  private final Map moments = new HashMap();
   private int size;
 
   ScanSample(LanceScan scan) {
@@ -65,6 +66,16 @@ final class ScanSample {
       coded.put(key, rows == null ? null : coded(rows));
     }
     return (byte[]) coded.get(key);
+  }
+
+  /** The moments of an expression's values; null where they are no numbers, or cannot be said. */
+  synchronized Moments moments(Expression value) {
+    Expression key = (Expression) value.canonicalized();
+    if (!moments.containsKey(key)) {
+      Object[] rows = evaluated(value);
+      moments.put(key, rows == null ? null : Moments.of(rows));
+    }
+    return (Moments) moments.get(key);
   }
 
   private static byte[] coded(Object[] rows) {

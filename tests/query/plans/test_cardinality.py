@@ -380,3 +380,63 @@ def test_conditions_on_sums_and_sizes_of_groups(
         assert made.evidence == ("sizes of groups" if column == "n" else "sums of groups")
         assert column == "n" or true <= made.at_most
         assert q_error(max(made.rows, 5), max(true, 5)) <= 20
+
+
+@pytest.mark.parametrize("type", ["bigint", "double", "decimal(12,2)"])
+@pytest.mark.parametrize(
+    ("compares", "value"), [(">", 0), (">", 60), ("<", 40), ("<", 0), (">", 10**6)]
+)
+def test_conditions_on_sums_of_which_only_the_addends_are_known(
+    compares: str, value: int, type: str
+) -> None:
+    pieces = LINES.rows["pieces"]
+    moments = {"mean": pieces.mean(), "variance": pieces.var(), "least": 1, "most": pieces.max()}
+    summed = {"id": "s", "from": ["pieces"], "added": moments, "type": type}
+    group = operator("aggregate", 0, keys=[{"of": "order"}], columns=[summed])
+    condition = {"op": compares, "column": "s", "type": type, "value": str(value)}
+    having = operator("filter", 1, conditions=[{"columns": ["s"], "filter": condition}])
+    facts = replace(LINES.facts(), samples={})
+    made = Estimator(
+        read_operators([operator("scan", scan=0), group, having]), lambda *_: facts, NOTHING
+    ).facts[2]
+    sums = LINES.rows.group_by("order").agg(pl.col("pieces").sum())["pieces"]
+    true = (sums > value if compares == ">" else sums < value).sum()
+    assert made is not None and made.evidence == "sums of groups"
+    if value == 0 and compares == ">":
+        # None of the addends is below zero, and so is no sum.
+        assert q_error(made.rows, true) <= 1.01
+    else:
+        assert q_error(max(made.rows, 5), max(true, 5)) <= (2 if true else 20)
+
+
+@pytest.mark.parametrize("share", [0.03, 0.2, 1.0])
+def test_groups_that_are_left_of_one_domain_meet_by_chance(share: float) -> None:
+    random = np.random.default_rng(3)
+    customers, scans, grouped = 4_000, list[Facts](), list[set[int]]()
+    operators = [operator("scan", scan=0), operator("scan", scan=1)]
+    for scan in range(2):
+        rows = pl.DataFrame(
+            {
+                "customer": random.integers(0, customers, 20_000),
+                "year": random.integers(0, 1_000, 20_000),
+            }
+        )
+        facts = Relation(rows, scan).facts()
+        renamed = {f"{name} {scan}": column for name, column in facts.columns.items()}
+        scans.append(replace(facts, columns=renamed, unique=frozenset(), samples={}))
+        year = f"year {scan}"
+        condition = {"op": "<", "column": year, "type": "bigint", "value": str(int(1_000 * share))}
+        chosen = operator("filter", scan, conditions=[{"columns": [year], "filter": condition}])
+        key = {"id": f"key {scan}", "of": f"customer {scan}", "key": 0}
+        operators += [
+            chosen,
+            operator("aggregate", 2 + 2 * scan, keys=[{"of": key["of"]}], columns=[key]),
+        ]
+        kept = rows.filter(pl.col("year") < 1_000 * share)
+        grouped.append(set(kept["customer"]))
+    join = operator("join", 3, 5, type="INNER", conditions=[equality("key 0", "key 1")])
+    made = Estimator(
+        read_operators([*operators, join]), lambda index, _: scans[index], NOTHING
+    ).facts[6]
+    assert made is not None
+    assert q_error(made.rows, len(grouped[0] & grouped[1])) <= 1.4

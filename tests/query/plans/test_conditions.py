@@ -310,3 +310,32 @@ def test_common_values_of_a_group_know_columns_that_depend_on_each_other(
     made = restrict(facts, conditions, Passing.of(sampled))
     assert q_error(made.rows, true) <= 1.01
     assert made.columns["city"].distinct == made.columns["country"].distinct == 1
+
+
+def test_a_condition_that_null_fails_leaves_rows_with_a_partner_at_most() -> None:
+    # As after an outer join: few rows have a value in either of two columns.
+    rows = pl.DataFrame({"n": np.arange(20_000)}).with_columns(
+        *(
+            pl.when(pl.col("n") % 500 == at).then(pl.col("n") % 2).alias(name)
+            for at, name in enumerate("lr")
+        )
+    )
+    relation = Relation(rows, 0)
+    positive = (pl.col("l").fill_null(0) > 0) | (pl.col("r").fill_null(0) > 0)
+    true = len(rows.filter(positive))
+    unknown, failing = Condition(("l", "r")), Condition(("l", "r"), rejects_nulls=True)
+    assert restrict(relation.facts(), [unknown], None).rows > 100 * true
+    made = restrict(relation.facts(), [failing], None)
+    assert (
+        true / 2
+        <= made.rows
+        <= len(rows.filter(pl.col("l").is_not_null() | pl.col("r").is_not_null()))
+    )
+
+
+def test_few_rows_are_between_two_values_that_only_the_query_finds_out() -> None:
+    facts = UNIFORM.facts()
+    ends = [Condition(("a",), compares=sign, left="a") for sign in (">=", "<=")]
+    between, above = (restrict(facts, chosen, None).rows for chosen in (ends, ends[:1]))
+    assert between == pytest.approx(facts.rows * 0.005)
+    assert above == pytest.approx(facts.rows / 3)
