@@ -23,6 +23,8 @@ from lancestat.query.plans.sampled import FEWEST, SampledRows, is_among
 # Without statistics of a key, pairs may be so many times more than expected.
 _DOUBT = 2.0
 _RESIDUAL_DOUBT = 2.0
+# So many pairs of two samples are enough to tell, unless there are as few as may come at once.
+_ENOUGH_PAIRS, _PAIRS_AT_ONCE = 128, 16
 # Rows that find no partner are at least this share: a sketch does not prove that there are none.
 _LEAST_UNMATCHED = 0.01
 
@@ -119,6 +121,7 @@ class _Matching:
         right: That of right rows.
         domain: The distinct keys there, of the side that has more.
         equal: The share of pairs of such rows that have the same keys.
+        found: The share of the pairs to expect that samples of both sides have, too.
         evidence: What that rests on.
         samples: Those of both sides, of rows that meet.
     """
@@ -127,6 +130,7 @@ class _Matching:
     right: float = 1.0
     domain: float = 1.0
     equal: float = 1.0
+    found: float = 1.0
     evidence: str = "cross product"
     samples: Mapping[int, SampledRows] = field(default_factory=dict)
 
@@ -161,7 +165,39 @@ def _matching(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept:
         equal = equal_pairs(
             _frequencies(met_left, a, domain), _frequencies(met_right, b, domain), domain
         )
-    return _Matching(*rows, domain, equal, words, samples)
+    found = _found(left, right, pairs, kept)
+    if found < 1:
+        words = f"{words}, samples of both tables"
+    return _Matching(*rows, domain, equal, found, words, samples)
+
+
+def _found(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept: Kept) -> float:
+    """Return at which share of the pairs of rows to expect two samples hint by those they have.
+
+    Two tables that refer to a third each have few of the keys of the other, though each has many.
+    Of the pairs to expect samples have at least some, where there are: as pairs stand side by side
+    in both tables, these come many at once.
+    """
+    by_scans: dict[tuple[int, int], list[tuple[str, str]]] = {}
+    for a, b in pairs:
+        one, other = left.of(a).origin, right.of(b).origin
+        if one is not None and other is not None:
+            by_scans.setdefault((one[0], other[0]), []).append((one[1], other[1]))
+    found = 1.0
+    for (scan, other_scan), names in by_scans.items():
+        rows, others = left.samples.get(scan), right.samples.get(other_scan)
+        if len(names) == 1 or rows is None or others is None:
+            continue
+        lefts, rights = [name for name, _ in names], [name for _, name in names]
+        distinct = [
+            kept.distinct(index, frozenset(columns)) or sample.whole().distinct(columns)
+            for index, sample, columns in ((scan, rows, lefts), (other_scan, others, rights))
+        ]
+        expected = rows.size * others.size / max(1.0, *(count or 1.0 for count in distinct))
+        if None not in distinct and expected >= _ENOUGH_PAIRS:
+            met = rows.pairs(lefts, others, rights)
+            found = found if met is None else min(found, (met + _PAIRS_AT_ONCE) / expected)
+    return found
 
 
 def _lost(facts: Facts, id: str) -> float:
@@ -368,7 +404,7 @@ def _inner(
     if pairs:
         lefts, rights = [a for a, _ in pairs], [b for _, b in pairs]
         share = matching.left * matching.right * matching.equal
-        rows = _present(left, lefts) * _present(right, rights) * share
+        rows = _present(left, lefts) * _present(right, rights) * share * matching.found
         at_most = left.at_most * right.at_most * share * _DOUBT
         # Each row of a side whose partners are unique finds one at most.
         if right.is_unique(rights):
@@ -444,7 +480,7 @@ def _partnered(
     present, _ = tuples(right, [b for _, b in pairs], kept, rows=right.rows)
     nulls = max(left.of(a).nulls for a, _ in pairs)
     found = min(1.0, min(present, right.rows) * matching.right / matching.domain)
-    return (1 - nulls) * matching.left * found
+    return (1 - nulls) * matching.left * found * matching.found
 
 
 def _all_are_partnered(

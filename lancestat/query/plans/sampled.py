@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -70,6 +70,11 @@ class SampledRows:
         """Return those that pass one more condition, which stand for so many rows."""
         both = passing if self.passing is None else self.passing & passing
         return replace(self, passing=both, rows=rows)
+
+    def whole(self) -> SampledRows:
+        """Return all rows of the sample."""
+        rows = self.rows * self.size / max(1, self.count)
+        return self if self.passing is None else replace(self, passing=None, rows=rows)
 
     def with_column(self, name: str, values: pa.Array) -> SampledRows:
         """Return the rows with one more column, of which there are values for the whole sample."""
@@ -256,6 +261,31 @@ class SampledRows:
         column = rows.column(name)
         mask = is_among(column, values)
         return None if mask is None else (mask, pc.is_valid(column).to_numpy())
+
+    def pairs(self, names: Sequence[str], other: SampledRows, others: Sequence[str]) -> int | None:
+        """Return how many pairs of rows of two whole samples have the same values, without null.
+
+        None where they cannot be read or compared.
+        """
+        key = "\0".join((*names, "", *others))
+        made: int | None = self._once(
+            "pairs", key, other._made, lambda: self._pairs(names, other, others)
+        )
+        return made
+
+    def _pairs(self, names: Sequence[str], other: SampledRows, others: Sequence[str]) -> int | None:
+        from lancestat.polars import pl
+
+        tables = self.columns(names), other.columns(others)
+        if any(table is None or not table.num_rows for table in tables):
+            return None
+        one, two = (pl.DataFrame(pl.from_arrow(table)).lazy() for table in tables)
+        try:
+            joined = one.join(two, left_on=list(names), right_on=list(others))
+            return int(joined.select(pl.len()).collect().item())
+        except pl.exceptions.PolarsError:
+            # As for keys of types that polars does not compare.
+            return None
 
     def frequencies(self, name: str) -> Frequencies | None:
         """Return how often the most frequent values of a column occur in rows without null in it.
