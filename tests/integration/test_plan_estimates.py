@@ -172,6 +172,38 @@ def test_conditions_on_sums_of_groups(tmp_path: Path, session: SparkSession) -> 
     session.catalog.dropTempView("positions")
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        # Of sums in cents, of what is computed, of one column: none is below zero.
+        "sum(cast(l_quantity as decimal(7,2))) > 0",
+        "sum(l_quantity * 2 - 1) > 0",
+        "sum(l_quantity) > 0",
+        "sum(l_quantity) > 900",
+        "sum(0 - l_quantity) < -600",
+    ],
+)
+def test_conditions_on_sums_of_another_table_than_that_of_their_keys(
+    shop: SparkSession, condition: str
+) -> None:
+    rows = shop.sql(
+        "select o_customer, count(*) from lines join orders on l_order = o_id"
+        f" group by o_customer having {condition}"
+    )
+    true = rows.count()
+    assert true / 1.5 <= min(estimates(rows)["Filter"]) <= true * 1.5
+
+
+def test_a_condition_on_what_an_outer_join_may_not_find(shop: SparkSession) -> None:
+    rows = shop.sql(
+        "select * from customers left join (select p_id, p_brand from parts where p_id < 20) a"
+        " on c_id = a.p_id left join (select p_id, p_brand from parts where p_id > 980) b"
+        " on c_id = b.p_id where coalesce(a.p_brand, 0) > 0 or coalesce(b.p_brand, 0) > 0"
+    )
+    true = rows.count()
+    assert true / 5 <= min(estimates(rows)["Filter"]) <= true * 5
+
+
 def test_groups_of_a_union_are_not_those_of_its_first_input(shop: SparkSession) -> None:
     rows = shop.sql("""
         select n % 50 as k, count(*) from (
