@@ -25,11 +25,13 @@ from lancestat.tables.statistics.hashing import (
 )
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.row_values import (
+    DIGITS_OF_64_BITS,
     RowValues,
     are_one_byte,
     content,
     is_large,
     offsets,
+    one_byte_values,
     stored,
     to_integers,
     unscaled,
@@ -163,18 +165,20 @@ def reduce_batches(
                 keeps_hashes=request.keeps_hashes,
             )
     by_row = dict.fromkeys(name for key in tuples for name in requests[key].columns)
-    texts = [name for name in by_row if _is_text(schema.field(name).type)]
+    texts = {name for name in by_row if _is_text(schema.field(name).type)}
+    listed = {requests[key].columns[0] for key in reducers if requests[key].common_values}
     for batch in batches:
         columns = {field.name: _column(batch, field) for field in schema}
-        encoded = {
-            name: array.dictionary_encode()
-            for name in texts
-            if _repeat(array := columns[name]) and not are_one_byte(array)
-        }
-        columns |= encoded
+        rows = {name: _row_values(columns[name], is_text=name in texts) for name in by_row}
         for key, reducer in reducers.items():
-            reducer.update(columns[requests[key].columns[0]])
-        rows = {name: RowValues(columns[name], is_encoded=name in encoded) for name in by_row}
+            name = requests[key].columns[0]
+            counted = None
+            if name in listed or (name in texts and rows[name].is_encoded):
+                counted = rows[name].counted()
+            if counted is None:
+                reducer.update(columns[name])
+            else:
+                reducer.add(*counted, batch.num_rows)
         for key, reducer_of_tuples in tuples.items():
             values = [rows[name] for name in requests[key].columns]
             reducer_of_tuples.update(values, batch.num_rows)
@@ -186,6 +190,12 @@ def _is_text(type: pa.DataType) -> bool:
     of_column = column_type(type)
     is_text = of_column is not None and of_column.kind in (Kind.STRING, Kind.BINARY)
     return is_text and not pa.types.is_dictionary(type)
+
+
+def _row_values(array: pa.Array, *, is_text: bool) -> RowValues:
+    if is_text and _repeat(array) and not are_one_byte(array):
+        return RowValues(array.dictionary_encode(), is_encoded=True)
+    return RowValues(array)
 
 
 def _finished(reducer: Reducer | None, tuples: TupleReducer | None) -> ColumnPartial:
@@ -244,13 +254,15 @@ class Reducer(ABC):
 
     def update(self, array: pa.Array) -> None:
         """Add the rows of `array`, whose type is the column's for every call."""
-        self._rows += len(array)
         if pa.types.is_dictionary(array.type):
-            values, counts = _used_entries(array)
-            self._nulls += len(array) - int(counts.sum())
+            self.add(*_used_entries(array), len(array))
         else:
-            values, counts = _present(array), None
-            self._nulls += len(array) - len(values)
+            self.add(_present(array), None, len(array))
+
+    def add(self, values: pa.Array, counts: Counts | None, rows: int) -> None:
+        """Add so many rows, given those of their values that are no nulls, as for `_reduce`."""
+        self._rows += rows
+        self._nulls += rows - (len(values) if counts is None else int(counts.sum()))
         if len(values):
             self._reduce(values, counts)
 
@@ -384,7 +396,7 @@ class DecimalReducer(IntegerReducer):
         halves = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
         low, high = halves[values.offset : values.offset + len(values)].T
         low = np.ascontiguousarray(low)
-        if values.type.precision <= _DIGITS_OF_64_BITS or (high == low >> 63).all():
+        if values.type.precision <= DIGITS_OF_64_BITS or (high == low >> 63).all():
             self._reduce_integers(low, counts)
             return
         bounds = pc.min_max(values)
@@ -418,9 +430,6 @@ class FloatReducer(FixedWidthReducer):
         low, high = float(np.min(floats)), float(np.max(floats))
         # Zero bounds cover both zeros, as Lance's own file statistics do.
         self._widen(low if low else -0.0, high if high else 0.0)
-
-
-_DIGITS_OF_64_BITS = 18
 
 
 def repeated(floats: Floats, counts: Counts | None) -> Floats:
@@ -524,7 +533,9 @@ def _sum_and_max(lengths: Integers, counts: Counts | None) -> tuple[int, int]:
 def _distinct(values: pa.Array) -> pa.Array:
     """Return the values without repeats, or as they are when finding repeats would not pay."""
     if are_one_byte(values):
-        return _one_byte_values(content(values, np.uint8))
+        occurs = np.zeros(256, np.bool_)
+        occurs[content(values, np.uint8)] = True
+        return one_byte_values(np.flatnonzero(occurs).astype(np.uint8))
     return pc.unique(values) if _repeat(values) else values
 
 
@@ -533,15 +544,6 @@ def _repeat(values: pa.Array) -> bool:
     if len(values) < _HEAD_ROWS:
         return False
     return len(pc.unique(values.slice(0, _HEAD_ROWS))) <= _MOST_DISTINCT_IN_HEAD
-
-
-def _one_byte_values(codes_of: npt.NDArray[np.uint8]) -> pa.Array:
-    occurs = np.zeros(256, np.bool_)
-    occurs[codes_of] = True
-    codes = np.flatnonzero(occurs).astype(np.uint8)
-    offsets = np.arange(len(codes) + 1, dtype=np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(codes)]
-    return pa.Array.from_buffers(pa.binary(), len(codes), buffers)
 
 
 def _prefix(value: bytes) -> int:

@@ -23,6 +23,8 @@ _MILLISECONDS_PER_DAY = 86_400_000
 _TEXTS = (Kind.STRING, Kind.BINARY)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME)
 _SECOND = np.uint64(0xD6E8FEB86659FD93)
+_WORD = 2**64
+DIGITS_OF_64_BITS = 18
 
 
 def stored(values: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -67,6 +69,12 @@ def are_one_byte(values: pa.Array) -> bool:
     return bool(ends[-1] - ends[0] == len(values) and (np.diff(ends) == 1).all())
 
 
+def one_byte_values(codes: npt.NDArray[np.uint8]) -> pa.Array:
+    """Return binary values of one byte each."""
+    ends = np.arange(len(codes) + 1, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(codes), [None, *map(pa.py_buffer, (ends, codes))])
+
+
 def unscaled(scalar: pa.Scalar) -> int:
     """Return the unscaled integer of a decimal."""
     words = pa.array([scalar], scalar.type).buffers()[1]
@@ -86,27 +94,39 @@ def to_integers(type: pa.DataType) -> tuple[int, int]:
 @dataclass(frozen=True, slots=True)
 class Codes:
     """A number below `size` for each row: those of rows with equal values, and of no others, are
-    equal; those of nulls are anything."""
+    equal; those of nulls are anything. Of integers they are the differences to `low`."""
 
     rows: Rows
     size: int
+    low: int = 0
 
 
 # More values than that are counted as fast by their hashes.
-_MOST_CODES = 1 << 16
+_MOST_CODES = 1 << 17
+_MOST_JOINT_CODES = 1 << 16
 
 
 def joint_codes(columns: Sequence[RowValues]) -> Codes | None:
     """Return codes of the tuples of columns, None where there are none, or too many."""
-    rows, size = None, 1
-    for column in columns:
-        if column.codes is None:
+    first, *others = columns
+    if first.codes is None or not others:
+        return first.codes
+    rows, size = first.codes.rows, first.codes.size
+    for column in others:
+        if column.codes is None or size * column.codes.size > _MOST_JOINT_CODES:
             return None
-        size *= column.codes.size
-        if size > _MOST_CODES:
-            return None
-        rows = column.codes.rows if rows is None else rows * column.codes.size + column.codes.rows
-    return None if rows is None else Codes(rows, size)
+        rows, size = rows * column.codes.size + column.codes.rows, size * column.codes.size
+    return Codes(rows, size)
+
+
+def codes_by_column(codes: Rows, columns: Sequence[RowValues]) -> list[Rows]:
+    """Return the codes in each column of tuples, given their joint codes."""
+    parts: list[Rows] = []
+    for column in reversed(columns[1:]):
+        assert column.codes is not None, "joint codes are made of those of the columns"
+        codes, part = np.divmod(codes, column.codes.size)
+        parts.append(part)
+    return [codes, *reversed(parts)]
 
 
 class RowValues:
@@ -118,7 +138,7 @@ class RowValues:
     """
 
     def __init__(self, array: pa.Array, *, is_encoded: bool = False) -> None:
-        self._is_encoded = is_encoded
+        self.is_encoded = is_encoded
         self._codes: npt.NDArray[np.int64] | None = None
         self._valid: Mask | None = None
         if pa.types.is_dictionary(array.type):
@@ -152,17 +172,11 @@ class RowValues:
     def _hashes(self) -> Words:
         return self._hashed(0)
 
-    def hashes_of(self, rows: Rows) -> Words:
-        """Return the hashes of some rows, without those of all if these are not known."""
-        if self._codes is not None:
-            return self._hashes[self._codes[rows]]
-        return RowValues(self._taken(rows)).hashes
-
     @cached_property
     def codes(self) -> Codes | None:
         """The codes of the values, where they are few or close together."""
         if self._codes is not None:
-            return Codes(self._codes, len(self._values)) if self._is_encoded else None
+            return Codes(self._codes, len(self._values)) if self.is_encoded else None
         integers = self._integers()
         if integers is None or not len(integers):
             return None
@@ -172,12 +186,48 @@ class RowValues:
         present = integers if self.valid is None else integers[self.valid]
         if not len(present):
             return None
-        low = present.min()
-        size = int(present.max()) - int(low) + 1
+        low = np.min(present)
+        size = int(np.max(present)) - int(low) + 1
         if size > _MOST_CODES:
             return None
         codes = (integers - low).astype(np.int64, copy=False)
-        return Codes(codes if self.valid is None else np.where(self.valid, codes, 0), size)
+        return Codes(
+            codes if self.valid is None else np.where(self.valid, codes, 0), size, int(low)
+        )
+
+    @cached_property
+    def counts(self) -> Rows | None:
+        """How many rows have each code, where there are codes."""
+        if self.codes is None:
+            return None
+        rows = self.codes.rows if self.valid is None else self.codes.rows[self.valid]
+        return np.bincount(rows, minlength=self.codes.size)
+
+    def counted(self) -> tuple[pa.Array, Rows] | None:
+        """Return the different values and how many rows hold each, where there are codes."""
+        if self.counts is None:
+            return None
+        used = np.flatnonzero(self.counts)
+        return self.values_at(used), self.counts[used]
+
+    def values_at(self, codes: Rows) -> pa.Array:
+        """Return the values that have these codes."""
+        assert self.codes is not None, "there are codes"
+        if self._codes is not None:
+            return self._values.take(pa.array(codes))
+        # Modulo 2^64, which is the same for signed and unsigned ones.
+        integers = codes + np.array(self.codes.low % _WORD, np.uint64).view(np.int64)
+        return _of_integers(integers, self._values.type)
+
+    def hashes_at(self, codes: Rows) -> Words:
+        """Return the hashes of the values that have these codes."""
+        if self._codes is not None:
+            return self._hashes[codes]
+        return RowValues(self.values_at(codes)).hashes
+
+    def bounds_at(self, codes: Rows) -> list[Bound]:
+        """Return the values that have these codes in the form of bounds."""
+        return RowValues(self.values_at(codes)).bounds()
 
     def _integers(self) -> npt.NDArray[Any] | None:
         """Return integers that are equal where values are, None where there are none."""
@@ -190,7 +240,9 @@ class RowValues:
             return booleans
         if self._is_wide:
             low, high = stored(self._values, "(2,)i8").T
-            return low if np.array_equal(high, low >> 63) else None
+            low = np.ascontiguousarray(low)
+            fits = self._values.type.precision <= DIGITS_OF_64_BITS or (high == low >> 63).all()
+            return low if fits else None
         divisor, _ = to_integers(self._values.type)
         return _fixed_width(self._values) if divisor == 1 else None
 
@@ -254,7 +306,7 @@ class RowValues:
         whole = np.floor_divide(values.fill_null(0).to_numpy(), divisor)
         return pa.array(whole, mask=~values.is_valid().to_numpy(zero_copy_only=False))
 
-    def bounds(self, rows: Rows) -> list[Bound]:
+    def bounds(self, rows: Rows | None = None) -> list[Bound]:
         """Return the values of some rows, none of which is null, in the form of bounds."""
         return self.as_bounds(self.comparable(rows))
 
@@ -298,3 +350,16 @@ def _fixed_width(values: pa.Array) -> npt.NDArray[Any]:
         return stored(values, f"f{type.bit_width // 8}")
     sign = "u" if pa.types.is_unsigned_integer(type) else "i"
     return stored(values, f"{sign}{type.bit_width // 8}")
+
+
+def _of_integers(integers: Rows, type: pa.DataType) -> pa.Array:
+    """Return the values of a type whose integers `RowValues` makes codes of."""
+    if pa.types.is_boolean(type):
+        return pa.array(integers.astype(np.bool_))
+    if not (pa.types.is_primitive(type) or pa.types.is_decimal(type)):
+        return one_byte_values(integers.astype(np.uint8))
+    if type.bit_width == 128:
+        words = np.stack((integers, integers >> 63), axis=1)
+    else:
+        words = integers.astype(f"i{type.bit_width // 8}")
+    return pa.Array.from_buffers(type, len(integers), [None, pa.py_buffer(words)])

@@ -29,10 +29,17 @@ from lancestat.tables.statistics.key_proof import (
     sorted_hashes,
 )
 from lancestat.tables.statistics.partial import ColumnPartial
-from lancestat.tables.statistics.row_values import Rows, RowValues, all_valid, joint_codes
+from lancestat.tables.statistics.row_values import (
+    Codes,
+    Rows,
+    RowValues,
+    all_valid,
+    codes_by_column,
+    joint_codes,
+)
 
 Counts = npt.NDArray[np.int64]
-# Returns the values of some rows of a batch.
+# Returns the values of some rows or tuples of a batch.
 ValuesOf = Callable[[Rows], list[Values]]
 
 
@@ -70,21 +77,15 @@ class TupleReducer:
         if not present_rows:
             return
 
+        codes = None if self._key else joint_codes(columns)
+        if codes is not None:
+            self._count(columns, codes, present)
+            return
+
         def values_of(rows: Rows) -> list[Values]:
             taken = rows if present is None else present[rows]
             return list(zip(*(column.bounds(taken) for column in columns), strict=True))
 
-        codes = None if self._key else joint_codes(columns)
-        if codes is not None:
-            by_row = codes.rows if present is None else codes.rows[present]
-            first, counts = _counted(by_row, codes.size)
-            taken = first if present is None else present[first]
-            hashes = hash_tuples([column.hashes_of(taken) for column in columns])
-            if self._sketch:
-                self._sketch.update(hashes)
-            if self._common:
-                self._common.add(hashes, counts, lambda rows: values_of(first[rows]))
-            return
         hashes = hash_tuples([column.hashes for column in columns])
         if present is not None:
             hashes = hashes[present]
@@ -94,6 +95,27 @@ class TupleReducer:
             self._common.update(hashes, values_of)
         if self._key:
             self._key.update(columns, hashes, present)
+
+    def _count(self, columns: Sequence[RowValues], codes: Codes, present: Rows | None) -> None:
+        """Add the rows of a batch by the codes of their tuples."""
+        counts = columns[0].counts if len(columns) == 1 else None
+        if counts is None:
+            by_row = codes.rows if present is None else codes.rows[present]
+            counts = np.bincount(by_row, minlength=codes.size)
+        used = np.flatnonzero(counts)
+
+        def hashes_of(tuples: Rows) -> Words:
+            parts = zip(columns, codes_by_column(used[tuples], columns), strict=True)
+            return hash_tuples([column.hashes_at(part) for column, part in parts])
+
+        def values_of(tuples: Rows) -> list[Values]:
+            parts = zip(columns, codes_by_column(used[tuples], columns), strict=True)
+            return list(zip(*(column.bounds_at(part) for column, part in parts), strict=True))
+
+        if self._sketch:
+            self._sketch.update(hashes_of(np.arange(len(used))))
+        if self._common:
+            self._common.add(counts[used], hashes_of, values_of)
 
     @property
     def common(self) -> CommonValues | None:
@@ -140,7 +162,8 @@ class CommonValuesBuilder:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._unlisted = 0
-        self._hashes, self._lower, self._upper = _NO_HASHES, _NO_COUNTS, _NO_COUNTS
+        # Ascending, with the fewest rows of each, and how many more than `_unlisted` it may have.
+        self._hashes, self._lower, self._beyond = _NO_HASHES, _NO_COUNTS, _NO_COUNTS
         # None for those that are too long to be listed.
         self._values: dict[int, bytes | None] = {}
 
@@ -154,11 +177,12 @@ class CommonValuesBuilder:
         rows = rows[is_common]
         self._merge(hashes[rows], counts[is_common], unlisted, lambda new: values_of(rows[new]))
 
-    def add(self, hashes: Words, counts: Counts, values_of: ValuesOf) -> None:
-        """Count values of a batch by their hashes, at least one; `values_of` takes indices."""
+    def add(self, counts: Counts, hashes_of: Callable[[Rows], Words], values_of: ValuesOf) -> None:
+        """Count values of a batch, at least one; both functions take indices of them."""
         is_heavy, unlisted = self._heavy(counts)
         common = np.flatnonzero(is_heavy)
-        self._merge(hashes[common], counts[common], unlisted, lambda new: values_of(common[new]))
+        hashes = hashes_of(common) if len(common) else _NO_HASHES
+        self._merge(hashes, counts[common], unlisted, lambda new: values_of(common[new]))
 
     def _heavy(self, sizes: Counts) -> tuple[npt.NDArray[np.bool_], int]:
         """Return which sizes are worth a look, and the greatest of the others."""
@@ -168,49 +192,53 @@ class CommonValuesBuilder:
         return is_heavy, int(np.max(sizes, where=~is_heavy, initial=0))
 
     def _merge(self, added: Words, counts: Counts, unlisted: int, values_of: ValuesOf) -> None:
-        """Merge in values, each with its hash and its count, as another summary."""
-        is_new = np.flatnonzero(~np.isin(added, self._hashes))
-        for one, values in zip(added[is_new].tolist(), values_of(is_new), strict=True):
-            self._values[one] = encode_values(values) if are_listable(values) else None
-        both, place = np.unique(np.concatenate((self._hashes, added)), return_inverse=True)
-        beyond = np.concatenate((self._upper - self._unlisted, counts - unlisted))
+        """Merge in different values, each with its hash and its count, as another summary."""
         self._unlisted += unlisted
-        lower = np.bincount(place, np.concatenate((self._lower, counts)), len(both))
-        upper = np.bincount(place, beyond, len(both)) + self._unlisted
-        self._hashes = both
-        self._lower, self._upper = lower.astype(np.int64), upper.astype(np.int64)
-        if len(both) > 2 * self._capacity:
+        if not len(added):
+            return
+        order = np.argsort(added)
+        added, counts = added[order], counts[order]
+        places = np.searchsorted(self._hashes, added)
+        is_new = np.ones(len(added), np.bool_)
+        inside = np.flatnonzero(places < len(self._hashes))
+        is_new[inside] = self._hashes[places[inside]] != added[inside]
+        known = places[~is_new]
+        self._lower[known] += counts[~is_new]
+        self._beyond[known] += counts[~is_new] - unlisted
+        new = np.flatnonzero(is_new)
+        if not len(new):
+            return
+        for one, values in zip(added[new].tolist(), values_of(order[new]), strict=True):
+            self._values[one] = encode_values(values) if are_listable(values) else None
+        self._hashes = np.insert(self._hashes, places[new], added[new])
+        self._lower = np.insert(self._lower, places[new], counts[new])
+        self._beyond = np.insert(self._beyond, places[new], counts[new] - unlisted)
+        if len(self._hashes) > 2 * self._capacity:
             self._prune()
 
     def _prune(self) -> None:
-        order = np.argpartition(self._upper, len(self._upper) - self._capacity)
+        upper = self._beyond + self._unlisted
+        order = np.argpartition(upper, len(upper) - self._capacity)
         left_out, kept = np.split(order, [len(order) - self._capacity])
-        self._unlisted = max(self._unlisted, int(np.max(self._upper[left_out])))
-        self._hashes = self._hashes[kept]
-        self._lower, self._upper = self._lower[kept], self._upper[kept]
+        kept.sort()
+        self._unlisted = max(self._unlisted, int(np.max(upper[left_out])))
+        self._hashes, self._lower = self._hashes[kept], self._lower[kept]
+        self._beyond = upper[kept] - self._unlisted
         self._values = {one: self._values[one] for one in self._hashes.tolist()}
 
     def finish(self) -> CommonValues:
         """Return the common values of all rows so far."""
         counts: dict[bytes, tuple[int, int]] = {}
         unlisted = self._unlisted
-        bounds = zip(self._hashes.tolist(), self._lower.tolist(), self._upper.tolist(), strict=True)
-        for one, lower, upper in bounds:
+        upper = self._beyond + unlisted
+        bounds = zip(self._hashes.tolist(), self._lower.tolist(), upper.tolist(), strict=True)
+        for one, fewest, most in bounds:
             stored = self._values[one]
             if stored is None:
-                unlisted = max(unlisted, upper)
+                unlisted = max(unlisted, most)
             else:
-                counts[stored] = (lower, upper)
+                counts[stored] = (fewest, most)
         return pruned(self._capacity, unlisted, counts)
-
-
-def _counted(codes: Rows, size: int) -> tuple[Rows, Counts]:
-    """Return a row of each code below `size`, and how many rows have it."""
-    counts = np.bincount(codes, minlength=size)
-    row_of = np.empty(size, np.int32)
-    row_of[codes] = np.arange(len(codes), dtype=np.int32)
-    used = np.flatnonzero(counts)
-    return row_of[used].astype(np.int64), counts[used]
 
 
 def _of_heavy(
