@@ -37,6 +37,9 @@ BATCH_BYTES = 16 << 20
 # Of the first batch, which tells how wide rows are.
 PROBE_ROWS = 256
 
+# The probe's rows are read again where so many times as many fit a batch.
+_ROWS_READ_AGAIN = 16
+
 
 # Of small fragments that are read at once.
 _ROWS_OF_SMALL_FRAGMENTS = 1_024
@@ -174,23 +177,31 @@ def _sized(
     # Lance's own bound on the bytes of a batch shrinks batches to a few rows, and sizes on disk say
     # little about sizes in memory. So a short probe shows how many rows to ask for, and where
     # rows turn out wider the scan goes on from there with fewer.
-    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, row_bytes)))
-    limit: int | None = rows
+    probe = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, row_bytes)))
+    requested = probe if left is None else min(probe, left)
+    probed = list(_scanner(fragment, columns, probe, position, requested).to_batches())
+    got = sum(batch.num_rows for batch in probed)
+    rows = min(map(fitting_rows, probed), default=probe)
+    # Who gets the batches does as much for a short one as for a full one: narrow rows are read
+    # again with those that follow.
+    if got < requested or got == left or rows < _ROWS_READ_AGAIN * probe:
+        yield from probed
+        position, left = position + got, None if left is None else left - got
+    if got < requested:
+        return
     while left is None or left > 0:
-        requested = limit if left is None else min(limit, left) if limit else left
         got = 0
-        for batch in _scanner(fragment, columns, rows, position, requested).to_batches():
+        for batch in _scanner(fragment, columns, rows, position, left).to_batches():
             yield batch
             got += batch.num_rows
-            fitting = fitting_rows(batch)
-            if fitting * 4 < batch.num_rows:
+            rows = fitting_rows(batch)
+            if rows * 4 < batch.num_rows:
+                # What follows is like the last rows.
+                rows = min(rows, fitting_rows(batch.slice(batch.num_rows // 2)))
                 break
         else:
-            if requested is None or got < requested:
-                return
-        position += got
-        left = None if left is None else left - got
-        rows, limit = fitting, None
+            return
+        position, left = position + got, None if left is None else left - got
 
 
 def _scanner(

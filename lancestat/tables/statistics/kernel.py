@@ -27,9 +27,11 @@ from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.row_values import (
     DIGITS_OF_64_BITS,
     RowValues,
+    TextEncoder,
     are_one_byte,
     content,
     is_large,
+    mostly_repeat,
     offsets,
     one_byte_values,
     stored,
@@ -165,15 +167,18 @@ def reduce_batches(
                 keeps_hashes=request.keeps_hashes,
             )
     by_row = dict.fromkeys(name for key in tuples for name in requests[key].columns)
-    texts = {name for name in by_row if _is_text(schema.field(name).type)}
+    texts = {name: TextEncoder() for name in by_row if _is_text(schema.field(name).type)}
     listed = {requests[key].columns[0] for key in reducers if requests[key].common_values}
     for batch in batches:
         columns = {field.name: _column(batch, field) for field in schema}
-        rows = {name: _row_values(columns[name], is_text=name in texts) for name in by_row}
+        rows = {
+            name: texts[name].encoded(columns[name]) if name in texts else RowValues(columns[name])
+            for name in by_row
+        }
         for key, reducer in reducers.items():
             name = requests[key].columns[0]
             counted = None
-            if name in listed or (name in texts and rows[name].is_encoded):
+            if name in listed or name in texts:
                 counted = rows[name].counted()
             if counted is None:
                 reducer.update(columns[name])
@@ -190,12 +195,6 @@ def _is_text(type: pa.DataType) -> bool:
     of_column = column_type(type)
     is_text = of_column is not None and of_column.kind in (Kind.STRING, Kind.BINARY)
     return is_text and not pa.types.is_dictionary(type)
-
-
-def _row_values(array: pa.Array, *, is_text: bool) -> RowValues:
-    if is_text and _repeat(array) and not are_one_byte(array):
-        return RowValues(array.dictionary_encode(), is_encoded=True)
-    return RowValues(array)
 
 
 def _finished(reducer: Reducer | None, tuples: TupleReducer | None) -> ColumnPartial:
@@ -437,10 +436,6 @@ def repeated(floats: Floats, counts: Counts | None) -> Floats:
     return floats if counts is None else np.repeat(floats, counts)
 
 
-# Finding the distinct values of an array first pays when its head shows that most of them repeat.
-_HEAD_ROWS = 1024
-_MOST_DISTINCT_IN_HEAD = 128
-
 _MOST_FAMILIAR = 256
 _MOST_FAMILIAR_BYTES = 16_384
 
@@ -536,14 +531,7 @@ def _distinct(values: pa.Array) -> pa.Array:
         occurs = np.zeros(256, np.bool_)
         occurs[content(values, np.uint8)] = True
         return one_byte_values(np.flatnonzero(occurs).astype(np.uint8))
-    return pc.unique(values) if _repeat(values) else values
-
-
-def _repeat(values: pa.Array) -> bool:
-    """Whether many of the first values are equal."""
-    if len(values) < _HEAD_ROWS:
-        return False
-    return len(pc.unique(values.slice(0, _HEAD_ROWS))) <= _MOST_DISTINCT_IN_HEAD
+    return pc.unique(values) if mostly_repeat(values) else values
 
 
 def _prefix(value: bytes) -> int:

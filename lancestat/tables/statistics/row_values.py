@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ _TEXTS = (Kind.STRING, Kind.BINARY)
 _INSTANTS = (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME)
 _SECOND = np.uint64(0xD6E8FEB86659FD93)
 _WORD = 2**64
+_HALVES = np.dtype((np.int64, 2))
 DIGITS_OF_64_BITS = 18
 
 
@@ -67,6 +68,18 @@ def are_one_byte(values: pa.Array) -> bool:
         return False
     ends = offsets(values)
     return bool(ends[-1] - ends[0] == len(values) and (np.diff(ends) == 1).all())
+
+
+# Finding the distinct values of an array first pays when its head shows that most of them repeat.
+_HEAD_ROWS = 1024
+_MOST_DISTINCT_IN_HEAD = 128
+
+
+def mostly_repeat(values: pa.Array) -> bool:
+    """Whether many of the first values are equal."""
+    if len(values) < _HEAD_ROWS:
+        return False
+    return len(pc.unique(values.slice(0, _HEAD_ROWS))) <= _MOST_DISTINCT_IN_HEAD
 
 
 def one_byte_values(codes: npt.NDArray[np.uint8]) -> pa.Array:
@@ -134,11 +147,11 @@ class RowValues:
 
     Args:
         array: The column.
-        is_encoded: Whether it is a dictionary in which no value is twice, and none is null.
+        distinct: The values of its dictionary, where it is one in which none is twice or null.
     """
 
-    def __init__(self, array: pa.Array, *, is_encoded: bool = False) -> None:
-        self.is_encoded = is_encoded
+    def __init__(self, array: pa.Array, *, distinct: RowValues | None = None) -> None:
+        self._distinct = distinct
         self._codes: npt.NDArray[np.int64] | None = None
         self._valid: Mask | None = None
         if pa.types.is_dictionary(array.type):
@@ -170,13 +183,13 @@ class RowValues:
 
     @cached_property
     def _hashes(self) -> Words:
-        return self._hashed(0)
+        return self._distinct.hashes if self._distinct else self._hashed(0)
 
     @cached_property
     def codes(self) -> Codes | None:
         """The codes of the values, where they are few or close together."""
         if self._codes is not None:
-            return Codes(self._codes, len(self._values)) if self.is_encoded else None
+            return Codes(self._codes, len(self._values)) if self._distinct else None
         integers = self._integers()
         if integers is None or not len(integers):
             return None
@@ -191,9 +204,9 @@ class RowValues:
         if size > _MOST_CODES:
             return None
         codes = (integers - low).astype(np.int64, copy=False)
-        return Codes(
-            codes if self.valid is None else np.where(self.valid, codes, 0), size, int(low)
-        )
+        if self.valid is not None:
+            codes = np.where(self.valid, codes, 0)
+        return Codes(codes, size, int(low))
 
     @cached_property
     def counts(self) -> Rows | None:
@@ -204,10 +217,11 @@ class RowValues:
         return np.bincount(rows, minlength=self.codes.size)
 
     def counted(self) -> tuple[pa.Array, Rows] | None:
-        """Return the different values and how many rows hold each, where there are codes."""
-        if self.counts is None:
+        """Return the different values and how many rows hold each, None where few are equal."""
+        if self.codes is None or 4 * self.codes.size > len(self.codes.rows):
             return None
-        used = np.flatnonzero(self.counts)
+        assert self.counts is not None, "there are codes"
+        used = np.flatnonzero(self.counts > 0)
         return self.values_at(used), self.counts[used]
 
     def values_at(self, codes: Rows) -> pa.Array:
@@ -223,6 +237,8 @@ class RowValues:
         """Return the hashes of the values that have these codes."""
         if self._codes is not None:
             return self._hashes[codes]
+        if self._kind in _TEXTS and self.codes is not None:
+            return _byte_hashes()[codes + self.codes.low]
         return RowValues(self.values_at(codes)).hashes
 
     def bounds_at(self, codes: Rows) -> list[Bound]:
@@ -239,7 +255,7 @@ class RowValues:
             booleans: npt.NDArray[Any] = self._values.fill_null(False).cast(pa.uint8()).to_numpy()
             return booleans
         if self._is_wide:
-            low, high = stored(self._values, "(2,)i8").T
+            low, high = stored(self._values, _HALVES).T
             low = np.ascontiguousarray(low)
             fits = self._values.type.precision <= DIGITS_OF_64_BITS or (high == low >> 63).all()
             return low if fits else None
@@ -277,7 +293,7 @@ class RowValues:
             with np.errstate(invalid="ignore"):
                 return hash_floats(_fixed_width(values).astype(np.float64, copy=False))
         if self._is_wide:
-            low, high = np.ascontiguousarray(stored(values, "(2,)i8").T)
+            low, high = np.ascontiguousarray(stored(values, _HALVES).T)
             halves = (high, low) if seed else (low, high)
             return hash_decimals(halves[0].view(np.uint64), halves[1])
         integers = _fixed_width(values).astype(np.int64, copy=False)
@@ -327,6 +343,39 @@ class RowValues:
         return self._values if rows is None else self._values.take(pa.array(rows))
 
 
+_MOST_KNOWN = 1024
+
+
+class TextEncoder:
+    """Makes dictionaries of the batches of a column of strings or binary whose values repeat.
+
+    To look values up among those of earlier batches takes three quarters of what
+    `dictionary_encode` does.
+    """
+
+    def __init__(self) -> None:
+        self._known: pa.Array | None = None
+        self._distinct: RowValues | None = None
+
+    def encoded(self, array: pa.Array) -> RowValues:
+        """Return the rows of a batch, as a dictionary where that pays."""
+        array = without_views(array)
+        if self._known is not None:
+            codes = pc.index_in(array, value_set=self._known)
+            if codes.null_count == array.null_count:
+                encoded = pa.DictionaryArray.from_arrays(codes, self._known, safe=False)
+                return RowValues(encoded, distinct=self._distinct)
+        if not mostly_repeat(array) or are_one_byte(array):
+            return RowValues(array)
+        encoded = array.dictionary_encode()
+        known = encoded.dictionary
+        if self._known is not None:
+            known = pc.unique(pa.concat_arrays([self._known, known]))
+        self._known = known if len(known) <= _MOST_KNOWN else None
+        self._distinct = RowValues(known)
+        return RowValues(encoded, distinct=RowValues(encoded.dictionary))
+
+
 def all_valid(columns: Sequence[RowValues]) -> Mask | None:
     """Return the rows in which no column is null, None where those are all rows."""
     masks = [mask for column in columns if (mask := column.valid) is not None]
@@ -350,6 +399,11 @@ def _fixed_width(values: pa.Array) -> npt.NDArray[Any]:
         return stored(values, f"f{type.bit_width // 8}")
     sign = "u" if pa.types.is_unsigned_integer(type) else "i"
     return stored(values, f"{sign}{type.bit_width // 8}")
+
+
+@lru_cache(maxsize=1)
+def _byte_hashes() -> Words:
+    return RowValues(one_byte_values(np.arange(256, dtype=np.uint8))).hashes
 
 
 def _of_integers(integers: Rows, type: pa.DataType) -> pa.Array:
