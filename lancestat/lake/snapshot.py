@@ -414,7 +414,7 @@ QUERY = TaskSizes(
 )
 # Analyses: weights are bytes on disk. Tasks are taken heaviest first and end close to each other.
 ANALYSIS = TaskSizes(
-    per_core=4, lightest=2 << 20, heaviest=256 << 20, per_fragment=128 << 10, slack=0
+    per_core=4, lightest=2 << 20, heaviest=256 << 20, per_fragment=128 << 10, slack=0.125
 )
 
 
