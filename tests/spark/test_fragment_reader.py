@@ -71,6 +71,27 @@ def test_fragments_that_are_read_at_once_come_as_they_are_asked_for(tmp_path: Pa
     assert lengths == [3, 3, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("count", "limit", "sizes"),
+    [
+        (None, None, [BATCH_ROWS, 4_464]),
+        (60_000, None, [60_000]),
+        (None, 300, [300]),
+        (200, None, [200]),
+    ],
+)
+def test_narrow_rows_come_in_full_batches(
+    tmp_path: Path, count: int | None, limit: int | None, sizes: list[int]
+) -> None:
+    """What tells how wide they are is no batch of its own."""
+    lance.write_dataset(pa.table({"id": range(70_000)}), tmp_path)
+    dataset = pinned_dataset(pinned(tmp_path, 1), {})
+    batches = list(read_range(dataset, RowRange(0, 0, count), ("id",), {}, limit=limit))
+    assert [batch.num_rows for batch in batches] == sizes
+    rows = [id for batch in batches for id in batch["id"].to_pylist()]
+    assert rows == list(range(sum(sizes)))
+
+
 def test_batches_of_wide_values_stay_small(tmp_path: Path) -> None:
     wide = pa.array([bytes([i]) * MIB for i in range(40)] * 2, pa.large_binary())
     lance.write_dataset(pa.table({"b": wide}), tmp_path)

@@ -172,6 +172,50 @@ def test_values_that_repeat_are_counted_as_any_others(text: pa.DataType) -> None
             assert common.unlisted >= sorted(counts.values(), reverse=True)[len(listed)]
 
 
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string(), pa.string_view(), pa.binary()])
+def test_texts_that_come_later_are_counted_by_their_values(text: pa.DataType) -> None:
+    """Beyond the values that are known from earlier batches, and beyond those that are kept."""
+    drawn = Random(2)
+    parts = []
+    for start in range(0, 1_200, 100):
+        pool = [f"name {n}".encode() for n in range(start, start + 120)]
+        texts = drawn.choices([*pool, None], k=1_500)
+        letters = drawn.choices([b"A", b"N"], k=1_500)
+        parts.append(pa.record_batch({"a": pa.array(texts, text), "b": pa.array(letters, text)}))
+    parts += parts[:2]
+    requests = {
+        "a": Request(("a",), common_values=4_096),
+        "both": Request(("a", "b"), common_values=4_096),
+    }
+
+    partials = reduce_batches(parts, parts[0].schema, requests)
+
+    table = pa.Table.from_batches(parts).cast(pa.schema({"a": pa.binary(), "b": pa.binary()}))
+    for partial, names in ((partials["a"], ["a"]), (partials["both"], ["a", "b"])):
+        tuples = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+        counts = Counter(values for values in tuples if None not in values)
+        assert partial.common is not None
+        listed = {one.values: (one.lower, one.upper) for one in partial.common.listed}
+        assert listed == {values: (count, count) for values, count in counts.items()}
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=repr)
+@given(data=st.data())
+@slow
+def test_a_column_has_the_same_statistics_when_its_common_values_are_asked_for(
+    column: Column, data: st.DataObject
+) -> None:
+    """Also of so many rows that each different value is looked at once."""
+    values = st.lists(st.one_of(st.none(), column.values), min_size=1, max_size=4)
+    parts = data.draw(st.lists(values, min_size=1, max_size=3))
+    arrays = [column.array([*(part * 400), *parts[0]]) for part in parts]
+    batches = [pa.record_batch([array], names=["a"]) for array in arrays]
+    schema = batches[0].schema
+    alone = reduce_batches(batches, schema, {"a": Request(("a",))})["a"]
+    asked = {"a": Request(("a",), common_values=128), "twice": Request(("a", "a"))}
+    assert replace(reduce_batches(batches, schema, asked)["a"], common=None) == alone
+
+
 def test_columns_keep_their_own_statistics() -> None:
     rows = pa.record_batch({"a": [1, 2, 2, None], "b": ["x", "y", "y", "z"]})
     requests = {
