@@ -69,6 +69,31 @@ def test_bounds_hold_for_skewed_values_of_many_batches(distinct: int, exponent: 
     assert often <= {one.values for one in summary.listed}
 
 
+# Integers that are far from each other are counted by their hashes.
+@pytest.mark.parametrize("distance", [1, 10**12])
+def test_values_that_are_listed_from_the_start_have_exact_counts(distance: int) -> None:
+    batches = [[0] * 1_000 + list(range(start, start + 2_000)) for start in (1, 5_000, 9_000)]
+    values = [[value * distance for value in batch] for batch in batches]
+    summary = summary_of(values, 128, pa.int64())
+    assert summary.bounds_of((0,)) == (3_000, 3_000)
+    assert summary.unlisted
+
+
+@pytest.mark.parametrize("distance", [1, 10**12])
+def test_bounds_hold_while_values_come_and_go(distance: int) -> None:
+    drawn = random.Random(distance)
+    batches = [
+        [
+            value * distance
+            for value in range(start, start + 200)
+            for _ in range(drawn.randint(1, 9))
+        ]
+        for start in (0, 150, 300, 450, 0, 150, 600, 0)
+    ]
+    summary = summary_of(batches, 128, pa.int64())
+    check(summary, [value for batch in batches for value in batch])
+
+
 def test_texts_of_some_length_are_counted_as_left_out() -> None:
     values = [b"a" * 256] * 3 + [b"b" * 257] * 5 + [b"c"]
     summary = summary_of([values], 128, pa.binary())
