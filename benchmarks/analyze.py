@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import lance
-from lineitem import generate, parse_arguments, write_lance
+from lineitem import COMMON_VALUES, GROUPS, generate, parse_arguments, write_lance
 from measure import processes, timed
 
 import lancestat
@@ -51,17 +51,12 @@ default_target: dev
 targets: {dev: {state: .lancestat/state}}
 """
 TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"
-RELATED_TABLE = """
+RELATED_TABLE = f"""
 tables:
   - name: lineitem
     uri: ../lineitem.lance
-    groups:
-      - [l_orderkey, l_linenumber]
-      - [l_partkey, l_suppkey]
-      - [l_returnflag, l_linestatus, l_shipmode]
-    common_values:
-      columns: [l_orderkey, l_partkey, l_suppkey, l_quantity, l_discount, l_shipdate, l_shipmode,
-                l_shipinstruct]
+    groups: {list(map(list, GROUPS))}
+    common_values: {{columns: {list(COMMON_VALUES)}}}
 """
 
 # Of the process of lancestat's side.

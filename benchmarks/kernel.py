@@ -5,8 +5,10 @@
     python benchmarks/kernel.py --data FOLDER  # with a lineitem.parquet at hand
 
 Reading and analyzing, without and with `histogram: true`, take turns in one process after one
-warm-up each; medians are printed. Columns are timed alone, over batches that are already in memory.
-The peak is that of a process of its own that analyzes once.
+warm-up each; medians are printed. Columns are timed alone, over batches that are already in memory,
+and so are groups. Of common values it is the time that they add to their column, and of all groups
+and common values together what they add to all columns. The peak is that of a process of its own
+that analyzes once.
 """
 
 from __future__ import annotations
@@ -23,14 +25,15 @@ from typing import NamedTuple
 
 import lance
 import pyarrow as pa
-from lineitem import TINY, generate, write_lance
+from lineitem import COMMON_VALUES, GROUPS, TINY, generate, write_lance
 
 from lancestat.spark.fragment_reader import BATCH_ROWS
 from lancestat.tables.statistics.column_statistics import HISTOGRAM_KINDS
 from lancestat.tables.statistics.column_type import column_type
-from lancestat.tables.statistics.kernel import analyze
+from lancestat.tables.statistics.kernel import Request, analyze, reduce_batches
 
 FRAGMENTS = 6
+CAPACITY = 256
 
 
 def main() -> None:
@@ -67,26 +70,40 @@ def scan(dataset: lance.LanceDataset) -> Iterator[pa.RecordBatch]:
 
 
 def print_columns(dataset: lance.LanceDataset) -> None:
-    """Milliseconds of the kernel for each column, for as many rows as the table has."""
-    rows = dataset.count_rows()
+    """Milliseconds of the kernel for each column and group, for as many rows as the table has."""
+    rows, schema = dataset.count_rows(), dataset.schema
     batches = list(dataset.to_batches(batch_size=BATCH_ROWS, limit=20 * BATCH_ROWS))
     timed_rows = sum(batch.num_rows for batch in batches)
-    print(f"{'column':<16} {'type':<18} {'ms':>7} {'ns/value':>9}")
-    total = 0.0
-    for field in dataset.schema:
-        schema = pa.schema([field])
-        once = [measure(lambda s=schema: analyze(batches, s)).cpu for _ in range(5)]
-        per_value = min(once) / timed_rows
-        total += per_value * rows
-        print_column(field.name, str(field.type), per_value, rows)
-    print_column("all", "", total / rows, rows)
+
+    def per_value(requests: Sequence[Request]) -> float:
+        names = dict.fromkeys(name for request in requests for name in request.columns)
+        selected = pa.schema([schema.field(name) for name in names])
+        by_key = {str(number): request for number, request in enumerate(requests)}
+        once = [measure(lambda: reduce_batches(batches, selected, by_key)).cpu for _ in range(5)]
+        return min(once) / timed_rows
+
+    print(f"{'column':<40} {'type':<15} {'ms':>7} {'ns/value':>9}")
+    alone = {name: per_value([Request((name,))]) for name in schema.names}
+    for field in schema:
+        print_column(field.name, str(field.type), alone[field.name], rows)
+    print_column("all", "", sum(alone.values()), rows)
+    for name in COMMON_VALUES:
+        common = per_value([Request((name,), common_values=CAPACITY)])
+        print_column(name, "common values", common - alone[name], rows)
+    for names in GROUPS:
+        print_column(", ".join(names), "group", per_value([Request(names)]), rows)
+    columns = [Request((name,)) for name in schema.names]
+    capacities = dict.fromkeys(COMMON_VALUES, CAPACITY)
+    related = [Request((name,), common_values=capacities.get(name, 0)) for name in schema.names]
+    together = per_value([*related, *map(Request, GROUPS)]) - per_value(columns)
+    print_column("all common values and groups", "", together, rows)
     print()
 
 
 def print_column(name: str, type: str, seconds_per_value: float, rows: int) -> None:
     """One line of the table of columns."""
     milliseconds, nanoseconds = seconds_per_value * rows * 1e3, seconds_per_value * 1e9
-    print(f"{name:<16} {type:<18} {milliseconds:7.1f} {nanoseconds:9.2f}")
+    print(f"{name:<40} {type:<15} {milliseconds:7.1f} {nanoseconds:9.2f}")
 
 
 def print_totals(dataset: lance.LanceDataset, runs: int) -> None:

@@ -16,6 +16,22 @@ from measure import spark_parser
 
 # The scale of smoke runs.
 TINY = "0.001"
+# What is asked for beside the statistics of columns.
+GROUPS = (
+    ("l_orderkey", "l_linenumber"),
+    ("l_partkey", "l_suppkey"),
+    ("l_returnflag", "l_linestatus", "l_shipmode"),
+)
+COMMON_VALUES = (
+    "l_orderkey",
+    "l_partkey",
+    "l_suppkey",
+    "l_quantity",
+    "l_discount",
+    "l_shipdate",
+    "l_shipmode",
+    "l_shipinstruct",
+)
 
 
 def generate(scale: str, folder: Path, tables: Sequence[str] = ("lineitem",)) -> Path:
