@@ -168,25 +168,23 @@ def reduce_batches(
             )
     by_row = dict.fromkeys(name for key in tuples for name in requests[key].columns)
     texts = {name: TextEncoder() for name in by_row if _is_text(schema.field(name).type)}
-    listed = {requests[key].columns[0] for key in reducers if requests[key].common_values}
     for batch in batches:
         columns = {field.name: _column(batch, field) for field in schema}
         rows = {
             name: texts[name].encoded(columns[name]) if name in texts else RowValues(columns[name])
             for name in by_row
         }
-        for key, reducer in reducers.items():
-            name = requests[key].columns[0]
-            counted = None
-            if name in listed or name in texts:
-                counted = rows[name].counted()
-            if counted is None:
-                reducer.update(columns[name])
-            else:
-                reducer.add(*counted, batch.num_rows)
-        for key, reducer_of_tuples in tuples.items():
-            values = [rows[name] for name in requests[key].columns]
-            reducer_of_tuples.update(values, batch.num_rows)
+        for key, request in requests.items():
+            name = request.columns[0]
+            if key in reducers:
+                is_counted = request.common_values or name in texts
+                counted = rows[name].counted() if is_counted else None
+                if counted is None:
+                    reducers[key].update(columns[name])
+                else:
+                    reducers[key].add(*counted, batch.num_rows)
+            if key in tuples:
+                tuples[key].update([rows[name] for name in request.columns], batch.num_rows)
     return {key: _finished(reducers.get(key), tuples.get(key)) for key in requests}
 
 
