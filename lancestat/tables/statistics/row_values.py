@@ -344,36 +344,40 @@ class RowValues:
 
 
 _MOST_KNOWN = 1024
+_MOST_KNOWN_BYTES = 1 << 20
+_MOST_MISSES = 4
 
 
 class TextEncoder:
     """Makes dictionaries of the batches of a column of strings or binary whose values repeat.
 
     To look values up among those of earlier batches takes three quarters of what
-    `dictionary_encode` does.
+    `dictionary_encode` does; it is given up where batches go on to have others.
     """
 
     def __init__(self) -> None:
         self._known: pa.Array | None = None
         self._distinct: RowValues | None = None
+        self._misses = 0
 
     def encoded(self, array: pa.Array) -> RowValues:
         """Return the rows of a batch, as a dictionary where that pays."""
-        array = without_views(array)
-        if self._known is not None:
-            codes = pc.index_in(array, value_set=self._known)
+        array, known = without_views(array), self._known
+        if known is not None:
+            codes = pc.index_in(array, value_set=known)
             if codes.null_count == array.null_count:
-                encoded = pa.DictionaryArray.from_arrays(codes, self._known, safe=False)
+                encoded = pa.DictionaryArray.from_arrays(codes, known, safe=False)
                 return RowValues(encoded, distinct=self._distinct)
+            self._misses += 1
         if not mostly_repeat(array) or are_one_byte(array):
             return RowValues(array)
         encoded = array.dictionary_encode()
-        known = encoded.dictionary
-        if self._known is not None:
-            known = pc.unique(pa.concat_arrays([self._known, known]))
-        self._known = known if len(known) <= _MOST_KNOWN else None
+        values = encoded.dictionary
+        known = values if known is None else pc.unique(pa.concat_arrays([known, values]))
+        is_small = len(known) <= _MOST_KNOWN and known.nbytes <= _MOST_KNOWN_BYTES
+        self._known = known if is_small and self._misses < _MOST_MISSES else None
         self._distinct = RowValues(known)
-        return RowValues(encoded, distinct=RowValues(encoded.dictionary))
+        return RowValues(encoded, distinct=RowValues(values))
 
 
 def all_valid(columns: Sequence[RowValues]) -> Mask | None:
