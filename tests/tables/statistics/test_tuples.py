@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.common_values import Values, decode_values, encode_values
 from lancestat.tables.statistics.kernel import Request, reduce_batches
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
+from lancestat.tables.statistics.row_values import RowValues
 from tests.examples import examples
 from tests.tables.statistics.columns import COLUMNS, Column
 
@@ -241,3 +243,24 @@ def test_a_million_tuples_are_counted_within_the_error_of_the_sketch() -> None:
     assert partial.key is not None
     assert partial.key.is_proven
     assert partial.key.hashes is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([*"xyzyxz"]),
+        pa.array([b"\xf0", b"\xff", b"\xf0"], pa.large_binary()),
+        pa.array([7, -3, 7, None], pa.int16()),
+        pa.array([Decimal("7.5"), Decimal("-1.2"), None], pa.decimal128(38, 1)),
+        pa.array([date(2024, 1, 2), date(1969, 1, 1), None]),
+        pa.array([True, None, False, True]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_codes_have_the_hashes_and_the_values_of_their_rows(values: pa.Array) -> None:
+    rows = RowValues(values)
+    assert rows.codes is not None
+    present = [place for place in range(len(values)) if values[place].is_valid]
+    codes = rows.codes.rows[present]
+    assert rows.hashes_at(codes).tolist() == RowValues(values.take(present)).hashes.tolist()
+    assert rows.bounds_at(codes) == rows.bounds(np.array(present))
