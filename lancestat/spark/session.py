@@ -21,6 +21,8 @@ from lancestat.errors import (
     SparkNotStarted,
 )
 from lancestat.redact import redact_line
+from lancestat.spark import daemon
+from lancestat.spark.daemon import DAEMON_SETTING
 from lancestat.spark.failure import (
     CONNECT_TIMEOUT,
     SessionLostError,
@@ -102,6 +104,7 @@ def start_session(
             require_same_versions(target.spark_package, target.package_location)
             conf |= package_settings(target.spark_package, configured)
         conf["spark.master"] = with_attempts(master, conf.get("spark.task.maxFailures"))
+        conf |= daemon_settings(master, configured)
         builder = SparkSession.builder.appName(app_name)
         for key, value in conf.items():
             builder = builder.config(key, value)
@@ -157,6 +160,15 @@ def workers_python(master: str, conf: Mapping[str, str]) -> str:
     chosen = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     like_this = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return chosen or (sys.executable if is_local(master) else like_this)
+
+
+def daemon_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return what has workers forked by `lancestat.spark.daemon`: nothing on other machines.
+
+    Neither where one is configured, nor where workers run another Python than this process.
+    """
+    is_here = is_local(master) and workers_python(master, conf) == sys.executable
+    return {DAEMON_SETTING: daemon.__name__} if is_here and DAEMON_SETTING not in conf else {}
 
 
 def running_session() -> SparkSession | None:

@@ -12,6 +12,7 @@ import functools
 import os
 import signal
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,11 @@ class Faults:
 
 
 def main() -> None:
+    # On a cluster lancestat comes with the job, and PySpark is installed nowhere.
+    if find_spec("lancestat") is not None:
+        from lancestat.spark.daemon import leave_archives
+
+        leave_archives()
     import pyspark.daemon
 
     work = pyspark.daemon.worker

@@ -17,6 +17,7 @@ from lancestat.spark.jvm import Java, _properties_file, find_java
 from lancestat.spark.session import (
     ALLOCATOR_VARIABLES,
     connect,
+    daemon_settings,
     defaults,
     joins_by_nearest_by,
     start_session,
@@ -86,6 +87,23 @@ print(addresses() - before)
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert int(ended.stdout) < 256
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "expected"),
+    [
+        ("local[2]", {}, {"spark.python.daemon.module": "lancestat.spark.daemon"}),
+        ("local[2]", {"spark.python.daemon.module": "mine"}, {}),
+        ("local[2]", {"spark.pyspark.python": "/opt/other/bin/python3"}, {}),
+        ("local-cluster[2,1,1024]", {}, {}),
+        ("yarn", {"spark.pyspark.python": sys.executable}, {}),
+    ],
+)
+def test_local_workers_of_this_python_have_a_daemon_of_lancestat(
+    monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], expected: dict[str, str]
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert daemon_settings(master, conf) == expected
 
 
 def test_only_local_sessions_lose_their_user_interface() -> None:
