@@ -165,10 +165,13 @@ def workers_python(master: str, conf: Mapping[str, str]) -> str:
 def daemon_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return what has workers forked by `lancestat.spark.daemon`: nothing on other machines.
 
-    Neither where one is configured, nor where workers run another Python than this process.
+    Neither where one is configured, nor where workers run another Python than this process or may
+    get lancestat from spark-submit.
     """
     is_here = is_local(master) and workers_python(master, conf) == sys.executable
-    return {DAEMON_SETTING: daemon.__name__} if is_here and DAEMON_SETTING not in conf else {}
+    if not is_here or DAEMON_SETTING in conf or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return {}
+    return {DAEMON_SETTING: daemon.__name__}
 
 
 def running_session() -> SparkSession | None:

@@ -104,6 +104,9 @@ def test_local_workers_of_this_python_have_a_daemon_of_lancestat(
 ) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     assert daemon_settings(master, conf) == expected
+    # There lancestat may be one of the files that come with the job.
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert daemon_settings(master, conf) == {}
 
 
 def test_only_local_sessions_lose_their_user_interface() -> None:
