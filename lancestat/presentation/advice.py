@@ -27,8 +27,7 @@ def advice_title(advice: Advice) -> str:
 
 def proposal_cells(proposal: Proposal) -> tuple[str, ...]:
     """Return the cells of a proposal under `HEAD`."""
-    is_removal = proposal.size_bytes == 0
-    read = "" if is_removal else size(proposal.size_bytes)
+    read = size(proposal.size_bytes) if proposal.size_bytes else ""
     return proposal.table, proposal.change.value, proposal.what, proposal.evidence, read
 
 

@@ -13,6 +13,7 @@ from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
 from lancestat.runs.actions import Figures, NodeAction, Reason, RunsOn, Stage, Verb, action_summary
 from lancestat.spec.model import NodeKind, Publish
+from lancestat.state.values import field_keys
 from lancestat.tables.carriers import CARRIERS
 from lancestat.tables.relations import KeyResult
 
@@ -235,7 +236,7 @@ class TableAction(NodeAction):
 
     def _columns_read(self) -> str:
         """How many columns are read, where not all of them are."""
-        read = len(frozenset[str]().union(*{scan.fields for scan in self.scans}))
+        read = len(field_keys(frozenset[str]().union(*{scan.fields for scan in self.scans})))
         total = self.figures.columns
         return f" ({count(read)} of {count(total, 'column')})" if read < total else ""
 

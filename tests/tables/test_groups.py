@@ -158,6 +158,7 @@ def test_a_group_that_is_added_reads_its_columns_alone(world: World) -> None:
     action = world.action()
     assert isinstance(action, TableAction)
     assert (action.verb, action.reasons) == ("refresh", (Reason.SPEC_CHANGED,))
+    assert f"(2 of {len(world.dataset.schema)} columns)" in action.reads
     check_converged(world)
     assert (columns_read(world), fragments_read(world)) == (set(PAIR), 4)
     world.reads.clear()

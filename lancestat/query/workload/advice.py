@@ -286,6 +286,7 @@ def _references(
     Where both sides do, the table with fewer rows has the reference: returns are of sales.
     """
     others = {other.spec.name: other for other in known}
+    joint = {frozenset(group) for group in table.spec.joint_groups}
     declared = {
         (each.table, frozenset(zip(each.columns, each.to, strict=True)))
         for each in table.spec.references
@@ -301,7 +302,9 @@ def _references(
         is_same = all(table.types.get(a) == other.types.get(b) for a, b in pairs)
         if is_to_key and is_same and not is_to_fewer and (name, frozenset(pairs)) not in declared:
             proposal = _adding(table, Change.REFERENCE, join.columns, usage)
-            yield replace(proposal, other=name, other_columns=join.other_columns)
+            is_counted = own in joint or (len(own) == 1 and own <= table.wanted)
+            read = 0 if is_counted else proposal.size_bytes
+            yield replace(proposal, size_bytes=read, other=name, other_columns=join.other_columns)
 
 
 def _common_values(workload: Workload, table: KnownTable) -> Iterator[Proposal]:

@@ -441,6 +441,15 @@ def test_joins_with_a_key_are_references(joined: Advise) -> None:
     assert Project.load().advise(["app-1"]).proposals == ()
 
 
+def test_a_reference_of_a_column_with_statistics_reads_nothing(joined: Advise) -> None:
+    result = joined(JOIN, options=("--write", "--output", "json"))
+    sizes = {each["change"]: each["size_bytes"] for each in json.loads(result.stdout)["proposals"]}
+    assert sizes["reference"] == 0 < sizes["key"]
+    plan = CliRunner().invoke(cli, ["plan", "--verbose"])
+    assert "~ refresh  orders" in plan.stdout, plan.output
+    assert ". skip     lines" in plan.stdout
+
+
 def test_columns_that_are_used_together_are_a_group(joined: Advise) -> None:
     joined(GROUPED, options=("--write",))
     assert Path("specs/lines.yml").read_text() == (
