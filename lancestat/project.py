@@ -728,7 +728,7 @@ class Project:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
             NoQueryLog: There are no paths, and the target does not `listen`, or has recorded none.
         """
-        from lancestat.query.workload.advice import Advice, propose
+        from lancestat.query.workload.advice import Advice, needed, propose
         from lancestat.query.workload.spark_events import read_workload
         from lancestat.query.workload.tables import declared_names, known_tables
         from lancestat.state.values import canonical_uri
@@ -759,7 +759,7 @@ class Project:
         names = declared_names(scanned, located)
         workload = reader.workload.renamed(names)
         proposals = propose(workload, known, min_queries=min_queries)
-        needed = tuple(each for each in proposals if each.is_needed(min_q_error))
+        helpful = needed(proposals, min_q_error)
         undeclared = {name: use.queries for name, use in scanned.items() if name not in names}
         return Advice(
             project=self.spec.name,
@@ -768,11 +768,11 @@ class Project:
             queries=workload.queries,
             first=workload.first,
             last=workload.last,
-            proposals=needed,
+            proposals=helpful,
             undeclared=undeclared,
             unopened={name: error.message for name, error in failed.items()},
             left_out=reader.left_out_words,
-            unneeded=len(proposals) - len(needed),
+            unneeded=len(proposals) - len(helpful),
             found={
                 name: canonical_uri(table.uri)
                 for name, table in opened.items()

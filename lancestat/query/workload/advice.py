@@ -178,6 +178,21 @@ def propose(
     return tuple(proposals)
 
 
+def needed(proposals: Sequence[Proposal], min_q_error: float) -> tuple[Proposal, ...]:
+    """Return the proposals that help, and keys without which references of them prove nothing."""
+    referred = {
+        (each.other, frozenset(each.other_columns))
+        for each in proposals
+        if each.is_needed(min_q_error)
+    }
+    return tuple(
+        each
+        for each in proposals
+        if each.is_needed(min_q_error)
+        or (each.change is Change.KEY and (each.table, frozenset(each.columns)) in referred)
+    )
+
+
 def _within_limit(table: KnownTable, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
     """Yield proposals until a table has as many groups as it may have."""
     groups = {frozenset(columns) for columns in table.spec.joint_groups}

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.project import Project
+from lancestat.query.workload.advice import Change, Proposal, needed
 from tests.conftest import Golden
 from tests.query.workload.logs import NOON, ended, lines, operator, scan, stage, started, write_log
 
@@ -439,6 +440,15 @@ def test_joins_with_a_key_are_references(joined: Advise) -> None:
     [reference] = tables["lines"].references
     assert (reference.columns, reference.table, reference.to) == (("l_order",), "orders", ("o_id",))
     assert Project.load().advise(["app-1"]).proposals == ()
+
+
+def test_a_key_is_proposed_with_the_reference_that_needs_it() -> None:
+    key = Proposal("orders", Change.KEY, ("o_id",), 1, q_error=1.0)
+    other = Proposal("orders", Change.KEY, ("o_code",), 1, q_error=1.0)
+    far = Proposal("lines", Change.REFERENCE, ("l_order",), 1, q_error=3.0)
+    far = replace(far, other="orders", other_columns=("o_id",))
+    assert needed((key, other, far), 2) == (key, far)
+    assert needed((key, other, replace(far, q_error=1.0)), 2) == ()
 
 
 def test_a_reference_of_a_column_with_statistics_reads_nothing(joined: Advise) -> None:
