@@ -291,7 +291,8 @@ def _domain(
     most = min(rows, math.prod(column.distinct for column in columns))
     known, sample = kept.distinct(scan, _names(columns)), facts.samples.get(scan)
     if sample is not None and (known is None or sample.is_whole):
-        counted = sample.distinct(_names(columns))
+        # Conditions on other columns leave fewer of them, and of those of the other side as well.
+        counted = sample.whole().distinct(_names(columns))
         if counted is not None:
             return min(counted, most), _sampled_words(sample)
     if known is not None:

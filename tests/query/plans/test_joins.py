@@ -275,3 +275,17 @@ def test_samples_of_other_types_have_no_pairs_that_are_known() -> None:
     assert numbers.pairs(["n", "m"], numbers, ["n", "m"]) == 2
     assert texts.pairs(["s", "t"], texts, ["s", "t"]) == 1
     assert numbers.pairs(["n", "m"], texts, ["s", "t"]) is None
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_conditions_leave_fewer_rows_of_a_reference_as_well(share: float) -> None:
+    # Neither the key nor its joint count is declared; all rows of returns are sampled.
+    sales = Relation(SALES.rows.with_columns(price=pl.int_range(pl.len()) * 7 % 1_000), 2)
+    kept = pl.col("price") < 1_000 * share
+    left = where(with_blocks(sales, 16_384), sales, kept)
+    left = left.with_rows(len(sales.rows.filter(kept)), len(sales.rows), "filter")
+    pairs = [equal("ticket", "r_ticket"), equal("item", "r_item")]
+    made = joined(left, RETURNS.sampled(), "INNER", pairs, NOTHING)
+    names = {"ticket": "r_ticket", "item": "r_item"}
+    true = true_rows(sales.rows.filter(kept), RETURNS.rows, names, "inner")
+    assert q_error(made.rows, true) <= 1.3
