@@ -80,7 +80,7 @@ def print_columns(dataset: lance.LanceDataset) -> None:
         selected = pa.schema([schema.field(name) for name in names])
         by_key = {str(number): request for number, request in enumerate(requests)}
         once = [measure(lambda: reduce_batches(batches, selected, by_key)).cpu for _ in range(5)]
-        return min(once) / timed_rows
+        return float(min(once) / timed_rows)
 
     print(f"{'column':<40} {'type':<15} {'ms':>7} {'ns/value':>9}")
     alone = {name: per_value([Request((name,))]) for name in schema.names}
