@@ -47,7 +47,7 @@ def test_a_tutorial_does_what_it_says(
 
 SMALLER = {
     "python tables.py": "python tables.py --scale 0.01",
-    "python queries.py": "python queries.py 85 93",
+    "python queries.py": "python queries.py 72 93",
 }
 
 
