@@ -75,6 +75,11 @@ class PlanAnswers:
         kept = self._tables[scan].joint(names) if scan in self._tables else None
         return None if kept is None else float(max(1, kept.distinct))
 
+    def with_null(self, scan: int, names: frozenset[str]) -> float | None:
+        """Return the rows of a scan in which one of some columns is null, None where not kept."""
+        kept = self._tables[scan].joint(names) if scan in self._tables else None
+        return None if kept is None else float(kept.nulls)
+
     def is_contained(self, pairs: Collection[tuple[Origin, Origin]]) -> bool:
         """Return whether a declared reference between the columns of pairs is proven."""
         scans = {(one, other) for (one, _), (other, _) in pairs}

@@ -144,6 +144,9 @@ class Kept(Protocol):
     def distinct(self, scan: int, names: frozenset[str]) -> float | None:
         """Return the distinct tuples of columns of a scan, of rows where none is null, if kept."""
 
+    def with_null(self, scan: int, names: frozenset[str]) -> float | None:
+        """Return the rows of a scan in which one of some columns is null, if that is kept."""
+
     def is_contained(self, pairs: Collection[tuple[Origin, Origin]]) -> bool:
         """Return whether each row of the first columns is proven to have one of the second's."""
 
@@ -327,26 +330,46 @@ def _groups_of(
     return count, how
 
 
+def _null_groups(columns: Sequence[ColumnFacts], rows: float | None) -> float:
+    """Return the groups of columns of one table in which one is null, of so many rows with a null.
+
+    Where that is not kept, columns are null independently of each other.
+
+    Source: A. F. Cardenas, Analysis and performance of inverted data base structures, CACM 18
+        (1975): each row has any of the tuples there may be.
+    """
+    values = math.prod(column.distinct for column in columns)
+    domain = math.prod(column.distinct + (column.nulls > 0) for column in columns) - values
+    if domain <= 0:
+        return 0.0
+    if rows is None:
+        all = max(c.distinct * c.rows_per_value / max(1 - c.nulls, 1e-9) for c in columns)
+        rows = all * (1 - math.prod(1 - column.nulls for column in columns))
+    return max(min(rows, 1.0), domain * -math.expm1(-rows / domain))
+
+
 def _groups(
     facts: Facts, scan: int, columns: Sequence[ColumnFacts], kept: Kept, rows: float
 ) -> tuple[float, str]:
     """Return the groups among some rows that columns of one table make."""
     least, most = _limits(columns)
-    with_null = math.prod(1 + 1 / c.distinct if c.nulls else 1.0 for c in columns)
     whole = max(most, *(column.distinct * column.rows_per_value for column in columns))
     sample = facts.samples.get(scan)
     names = _names(columns)
     known = kept.distinct(scan, names) if len(columns) > 1 else columns[0].distinct
+    null_groups = _null_groups(columns, kept.with_null(scan, names))
     counted = None
     if sample is not None and (known is None or sample.is_filtered):
         counted = sample.distinct(names)
     if sample is not None and counted is not None:
         limit = most if known is None else min(known, most)
         floor = 1.0 if sample.is_filtered else least
-        count, whole = min(max(counted, floor), limit * with_null), sample.rows
+        count, whole = max(counted, floor), sample.rows
+        if not sample.is_whole:
+            count = min(count, limit + null_groups)
         how = _sampled_words(sample)
     elif known is not None:
-        count, how = min(known, most) * with_null, ""
+        count, how = min(known, most) + null_groups, ""
         how = f"joint count of {len(columns)} columns" if len(columns) > 1 else ""
     else:
         # Columns of one table that are grouped together mostly depend on each other.
@@ -354,5 +377,5 @@ def _groups(
         powers = math.prod(count ** (0.5**index) for index, count in enumerate(ordered))
         count, how = min(most, powers), "distinct counts, damped"
     per_tuple = max(1.0, whole / max(1.0, count))
-    nulls = 0.0 if with_null > 1 or len(columns) > 1 else columns[0].nulls
+    nulls = 0.0 if null_groups or len(columns) > 1 else columns[0].nulls
     return ColumnFacts(count, nulls, rows_per_value=per_tuple).among(rows), how

@@ -90,6 +90,9 @@ class Nothing:
     def distinct(self, scan: int, names: frozenset[str]) -> float | None:
         return None
 
+    def with_null(self, scan: int, names: frozenset[str]) -> float | None:
+        return None
+
     def is_contained(self, pairs: Collection[tuple[Origin, Origin]]) -> bool:
         return False
 
@@ -118,6 +121,10 @@ class Joint(Nothing):
         self.asked.append(names)
         rows = self.relations[scan].rows.select(sorted(names)).drop_nulls()
         return float(rows.n_unique())
+
+    def with_null(self, scan: int, names: frozenset[str]) -> float | None:
+        rows = self.relations[scan].rows
+        return float(len(rows) - len(rows.drop_nulls(sorted(names))))
 
 
 def equal(left: str, right: str) -> Condition:
