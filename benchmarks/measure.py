@@ -81,7 +81,7 @@ def processes() -> list[Process]:
             status = (folder / "status").read_text(encoding="ascii", errors="replace")
             # The name, in parentheses, may hold spaces.
             times = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            is_worker = b"pyspark.daemon" in (folder / "cmdline").read_bytes()
+            is_worker = b"pyspark.worker" in (folder / "cmdline").read_bytes()
         except OSError:
             continue
         fields = {line.split(":")[0]: line.split()[1:] for line in status.splitlines()}

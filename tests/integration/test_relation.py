@@ -283,7 +283,7 @@ def workers() -> set[int]:
         try:
             fields = (path / "stat").read_text().rpartition(")")[2].split()
             parents[int(path.name)] = int(fields[1])
-            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
+            if b"pyspark.worker" in (path / "cmdline").read_bytes():
                 daemons.add(int(path.name))
         except OSError:
             continue
