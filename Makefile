@@ -6,9 +6,10 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 VENV ?= .venv
-# Test processes side by side. Files stay whole, so that each process starts Spark once at most, and
-# in order: sorted by their number of tests, slow ones would come last and one process would wait.
-WORKERS ?= 2
+# Test processes side by side: three wait enough for two cores. Files stay whole, so that each process
+# starts Spark once at most, and in order: sorted by their number of tests, slow ones would come last
+# and one process would wait.
+WORKERS ?= 3
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
