@@ -298,6 +298,27 @@ def test_a_condition_with_a_subquery_or_another_one_is_estimated(shop: SparkSess
     assert max(estimates(rows)["Join"]) == ORDERS
 
 
+LEAST, MOST = (f"(select {name}(c_nation) from customers)" for name in ("min", "max"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "share"),
+    [
+        (f"o_day >= {LEAST} and o_day <= {MOST}", 0.005),
+        (f"{LEAST} <= o_day and {MOST} >= o_day", 0.005),
+        (f"{LEAST} < o_day and o_day < {MOST}", 0.005),
+        # Two bounds on one side are no range, whichever side they stand on.
+        (f"{LEAST} <= o_day and o_day >= {MOST}", 0.1),
+        (f"not o_day < {LEAST} and {MOST} > o_day", 0.005),
+    ],
+)
+def test_ranges_between_two_values_of_subqueries(
+    shop: SparkSession, condition: str, share: float
+) -> None:
+    rows = shop.sql(f"select * from orders where {condition}")
+    assert share / 2 <= estimates(rows)["Filter"][0] / ORDERS <= share * 2
+
+
 def test_joins_by_two_keys_rest_on_their_joint_count(tmp_path: Path, session: SparkSession) -> None:
     random = np.random.default_rng(2)
     # An item is on a ticket once, and its returns too: neither column alone is a key.

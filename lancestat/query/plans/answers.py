@@ -19,6 +19,7 @@ from lancestat.query.table import ReadSettings, ReadTable
 from lancestat.tables.statistics.column_type import ColumnType, Kind, parse_bound
 from lancestat.tables.statistics.common_values import CommonValues
 from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.wire import JointStatistics
 
 Message = dict[str, Any]
 
@@ -72,13 +73,16 @@ class PlanAnswers:
 
     def distinct(self, scan: int, names: frozenset[str]) -> float | None:
         """Return the joint distinct count of columns of a scan, None where not kept."""
-        kept = self._tables[scan].joint(names) if scan in self._tables else None
+        kept = self._joint(scan, names)
         return None if kept is None else float(max(1, kept.distinct))
 
     def with_null(self, scan: int, names: frozenset[str]) -> float | None:
         """Return the rows of a scan in which one of some columns is null, None where not kept."""
-        kept = self._tables[scan].joint(names) if scan in self._tables else None
+        kept = self._joint(scan, names)
         return None if kept is None else float(kept.nulls)
+
+    def _joint(self, scan: int, names: frozenset[str]) -> JointStatistics | None:
+        return self._tables[scan].joint(names) if scan in self._tables else None
 
     def is_contained(self, pairs: Collection[tuple[Origin, Origin]]) -> bool:
         """Return whether a declared reference between the columns of pairs is proven."""

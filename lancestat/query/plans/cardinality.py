@@ -310,6 +310,8 @@ def _summed(
     below: Facts, column: OutputColumn, ids: Sequence[str], groups: float
 ) -> ColumnFacts | None:
     """Return a column of sums in groups; None of other columns and of sums that tell nothing."""
+    if not column.type:
+        return None
     field = Field(-1, "sum", pa.null(), nullable=True, spark_type=column.type)
     added = ColumnFacts(1.0) if column.sum_of is None else below.of(column.sum_of)
     size = below.rows / max(1.0, groups)

@@ -158,9 +158,8 @@ def _matching(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept:
     if len(pairs) == 1:
         [(a, b)] = pairs
         # Groups that are left of a domain are among those of another side by chance alone.
-        domains = _lost(left, a) * distinct[0], _lost(right, b) * distinct[1]
+        domains = _before(left, a) * distinct[0], _before(right, b) * distinct[1]
         domain = max(domain, *domains)
-        equal = 1 / domain
         met_left, met_right = replace(left, samples=samples), replace(right, samples=samples)
         equal = equal_pairs(
             _frequencies(met_left, a, domain), _frequencies(met_right, b, domain), domain
@@ -200,7 +199,7 @@ def _found(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept: Ke
     return found
 
 
-def _lost(facts: Facts, id: str) -> float:
+def _before(facts: Facts, id: str) -> float:
     """Return how many values a key of groups had before rows of some were lost."""
     members = _members(facts, id)
     domain = facts.of(id).domain

@@ -77,7 +77,8 @@ final class Conditions {
       // One value that is found out when the query runs, as that of a subquery.
       boolean isRight = left != null && right == null && isOneValue((Expression) comparison.right());
       if (isRight || (right != null && isOneValue((Expression) comparison.left()))) {
-        node.put("compares", isNegated ? "not " + comparison.symbol() : comparison.symbol());
+        String symbol = isRight ? comparison.symbol() : swapped(comparison.symbol());
+        node.put("compares", isNegated ? "not " + symbol : symbol);
         return node.put("left", PlanQuestion.id(isRight ? left : right));
       }
     }
@@ -117,6 +118,14 @@ final class Conditions {
     Expression first = (Expression) side.children().apply(0);
     Expression second = (Expression) side.children().apply(1);
     return first.foldable() ? attribute(second) : second.foldable() ? attribute(first) : null;
+  }
+
+  /** The comparison that holds between two sides in the other order. */
+  private static String swapped(String symbol) {
+    if (symbol.equals("<=>")) {
+      return symbol;
+    }
+    return symbol.startsWith("<") ? symbol.replace('<', '>') : symbol.replace('>', '<');
   }
 
   private static boolean isOneValue(Expression side) {
