@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-DAEMON_SETTING = "spark.python.daemon.module"
+SETTING = "spark.python.daemon.module"
 
 
 def without_archives(path: Iterable[str]) -> list[str]:

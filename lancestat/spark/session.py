@@ -22,7 +22,6 @@ from lancestat.errors import (
 )
 from lancestat.redact import redact_line
 from lancestat.spark import daemon
-from lancestat.spark.daemon import DAEMON_SETTING
 from lancestat.spark.failure import (
     CONNECT_TIMEOUT,
     SessionLostError,
@@ -169,9 +168,9 @@ def daemon_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     get lancestat from spark-submit.
     """
     is_here = is_local(master) and workers_python(master, conf) == sys.executable
-    if not is_here or DAEMON_SETTING in conf or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if not is_here or daemon.SETTING in conf or "PYSPARK_GATEWAY_PORT" in os.environ:
         return {}
-    return {DAEMON_SETTING: daemon.__name__}
+    return {daemon.SETTING: daemon.__name__}
 
 
 def running_session() -> SparkSession | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from lancestat.spark import daemon
-from lancestat.spark.daemon import DAEMON_SETTING
 from tests.benchmarks.programs import programs
 from tests.interpreted import INTERPRETED, short_lived
 
@@ -27,7 +26,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
     """The outcome of each program, of which all run in one process."""
     folder = tmp_path_factory.mktemp("benchmarks")
     report = folder / "report.jsonl"
-    settings = {**INTERPRETED, DAEMON_SETTING: daemon.__name__}
+    settings = {**INTERPRETED, daemon.SETTING: daemon.__name__}
     options = [f"--conf {key}={value}" for key, value in settings.items()]
     subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.programs", BENCHMARKS, report, "--tiny"],
