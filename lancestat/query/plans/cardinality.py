@@ -314,7 +314,8 @@ def _summed(
         return None
     field = Field(-1, "sum", pa.null(), nullable=True, spark_type=column.type)
     added = ColumnFacts(1.0) if column.sum_of is None else below.of(column.sum_of)
-    size = below.rows / max(1.0, groups)
+    # Of less than a row there is still a group.
+    size = max(1.0, below.rows / max(1.0, groups))
     spread = _spread(below, ids, added, groups)
     if spread is not None:
         of_groups = _of_groups(below, ids, added, size)

@@ -465,7 +465,8 @@ def _of_groups(column: ColumnFacts, low: float, high: float) -> tuple[float, str
     if column.mean_count is not None:
         return _of_count(column.mean_count, low, high), "sizes of groups"
     spread = None if column.spread is None else column.spread()
-    if spread is not None:
+    # Of numbers whose squares are none, nothing is known.
+    if spread is not None and math.isfinite(spread[1]):
         return _of_sum(*spread, column, low, high), "sums of groups"
     return None
 

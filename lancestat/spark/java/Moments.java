@@ -5,13 +5,16 @@ import org.apache.spark.sql.types.Decimal;
 
 /** The mean of numbers, their variance, the least and the greatest; nulls count as nothing. */
 final class Moments {
+  // Squares of larger numbers, times some rows, would not be finite.
+  private static final double MOST = 1e100;
+
   private double count;
   private double mean;
   private double squares;
   private double least = Double.POSITIVE_INFINITY;
   private double most = Double.NEGATIVE_INFINITY;
 
-  /** The moments of values; null where some are no finite numbers, or none is there. */
+  /** The moments of values; null where some are no numbers or too large, or none is there. */
   static Moments of(Object[] values) {
     Moments made = new Moments();
     for (Object value : values) {
@@ -25,9 +28,8 @@ final class Moments {
         return null;
       }
     }
-    return made.count > 0 && !Double.isNaN(made.squares) && !Double.isInfinite(made.squares)
-        ? made
-        : null;
+    boolean isSmall = Math.abs(made.mean) < MOST && made.squares < MOST * MOST;
+    return made.count > 0 && isSmall ? made : null;
   }
 
   /** As Welford adds them up: Note on a Method for Calculating Corrected Sums of Squares, 1962. */

@@ -440,3 +440,23 @@ def test_groups_that_are_left_of_one_domain_meet_by_chance(share: float) -> None
     ).facts[6]
     assert made is not None
     assert q_error(made.rows, len(grouped[0] & grouped[1])) <= 1.4
+
+
+@pytest.mark.parametrize("rows", [0.0, 0.3, 1.0, 2.5])
+def test_sums_of_less_than_a_row_have_an_estimate(rows: float) -> None:
+    moments = {"mean": 7.0, "variance": 0.01, "least": 1, "most": 9}
+    summed = {"id": "s", "from": ["pieces"], "added": moments, "type": "bigint"}
+    group = operator("aggregate", 0, keys=[{"of": "order"}], columns=[summed])
+    condition = {"op": ">", "column": "s", "type": "bigint", "value": "8"}
+    having = operator("filter", 1, conditions=[{"columns": ["s"], "filter": condition}])
+    facts = replace(LINES.facts().with_rows(rows, 1.0, "filter"), samples={})
+    made = Estimator(
+        read_operators([operator("scan", scan=0), group, having]), lambda *_: facts, NOTHING
+    ).facts[2]
+    assert made is not None and 0 <= made.rows <= made.at_most
+
+
+@pytest.mark.parametrize("variance", [float("inf"), float("nan")])
+def test_sums_of_numbers_without_squares_tell_nothing(variance: float) -> None:
+    sums = ColumnFacts(9.0, spread=lambda: (1e200, variance))
+    assert range_share(sums, 1, 9) == pytest.approx(1 / 3)
