@@ -11,6 +11,7 @@ driver  What the driver does beside the scan: it stores the partials of a first 
         fragments of 20 columns, with and without a `state_budget`, merges them and sums them up by
         groups; and the same after 1,000 more fragments. The state is on disk, the table exists as
         values only, and tasks are played by a few partials of real columns.
+wide    The same of 200 columns. Takes half an hour and 40 GB of the disk.
 state   The bytes of partials of real columns, and the time to encode, decode and merge them; what
         that makes for the whole table is multiplied, not measured.
 
@@ -20,9 +21,10 @@ Times of `plan`, `driver` and `state` are those of the processor.
 from __future__ import annotations
 
 import struct
+import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DRIVEN = {False: (100_000, 1_000), True: (1_100, 60)}
-DRIVEN_COLUMNS = 20
+DRIVEN_COLUMNS, WIDE_COLUMNS = {False: 20, True: 4}, {False: 200, True: 8}
 # Where an encoded partial of 10,000 rows has their number: behind the form, the number of parts,
 # and the tag and length of this one.
 ROWS_AT = 7
@@ -186,15 +188,15 @@ def plan(number: int, is_first: bool, folder: Path, tiny: bool) -> Measures:
     }
 
 
-def drivers(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
-    """The driver's part of runs."""
+def drivers(kind: str, folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """The driver's part of runs, over a table of a kind."""
     for budget in ("no budget", "a budget"):
-        (folder / budget).mkdir()
-        for name, value in run_case(budget, folder / budget, tiny).items():
-            yield f"{budget}, {name}", value
+        with tempfile.TemporaryDirectory(dir=folder) as state:
+            for name, value in run_case(f"{kind}{budget}", Path(state), tiny).items():
+                yield f"{kind}{budget}, {name}", value
 
 
-def drive(has_budget: bool, folder: Path, tiny: bool) -> Measures:
+def drive(sizes: Mapping[bool, int], has_budget: bool, folder: Path, tiny: bool) -> Measures:
     """Store, merge and sum up the partials of a first run, and of one after an append."""
     from dataclasses import replace
 
@@ -202,12 +204,12 @@ def drive(has_budget: bool, folder: Path, tiny: bool) -> Measures:
     from lancestat.state.store import open_state
     from lancestat.tables.folding import PARTIAL_BYTES
 
-    fragments, more = DRIVEN[tiny]
-    now = table_of(fragments + more, DRIVEN_COLUMNS)
+    (fragments, more), columns = DRIVEN[tiny], sizes[tiny]
+    now = table_of(fragments + more, columns)
     before = replace(now, version=1, fragments=now.fragments[:fragments])
     # As much as a part of the partials take.
     part = 2 if tiny else 8
-    budget = fragments * DRIVEN_COLUMNS * PARTIAL_BYTES // part if has_budget else None
+    budget = fragments * columns * PARTIAL_BYTES // part if has_budget else None
     state = open_state(str(folder / "state"))
     first_seconds, _ = timed(lambda: driven(state, before, None, (), budget))
     index = state.partial_index("huge")
@@ -219,8 +221,8 @@ def drive(has_budget: bool, folder: Path, tiny: bool) -> Measures:
     assert scanned == more
     return {
         f"first run over {fragments:,} fragments, s": first_seconds,
-        "partials stored": rows * DRIVEN_COLUMNS,
-        "their size before Lance compresses them, GB": rows * DRIVEN_COLUMNS * each / 1e9,
+        "partials stored": rows * columns,
+        "their size before Lance compresses them, GB": rows * columns * each / 1e9,
         f"after {more:,} more, s": later_seconds,
         "peak MB": peak_megabytes(),
     }
@@ -385,8 +387,11 @@ CASES: dict[str, Case] = (
     {
         "partials": partials,
         "runs": partial(small_fragments, None),
-        "no budget": partial(drive, False),
-        "a budget": partial(drive, True),
+    }
+    | {
+        f"{kind}{budget}": partial(drive, columns, budget == "a budget")
+        for kind, columns in (("", DRIVEN_COLUMNS), ("wide, ", WIDE_COLUMNS))
+        for budget in ("no budget", "a budget")
     }
     | {
         f"{what} {number}": partial(plan, number, what == "first")
@@ -403,7 +408,8 @@ PARTS: dict[str, Part] = {
     "runs": runs,
     "cluster": cluster,
     "plan": plans,
-    "driver": drivers,
+    "driver": partial(drivers, ""),
+    "wide": partial(drivers, "wide, "),
     "state": state,
 }
 
