@@ -277,6 +277,12 @@ def key_fields(resource: type[Declared]) -> tuple[KeyField, ...]:
     return tuple(field for field in declared if field.keys)
 
 
+def same_key(resource: type[Declared], name: str, **options: Any) -> Any:
+    """Return a field with the keys and the default that another resource has for it."""
+    [declared] = [declared for declared in key_fields(resource) if declared.name == name]
+    return keys(*declared.keys, default_factory=lambda: declared.default, **options)
+
+
 def default_of(resource: type[Declared], name: str) -> Any:
     return next(field.default for field in key_fields(resource) if field.name == name)
 

@@ -10,21 +10,14 @@ from typing import ClassVar
 
 from lancestat import display
 from lancestat.errors import Location
-from lancestat.spec.budget import PRIORITY
 from lancestat.spec.declaration import (
     AT_LEAST_0,
-    CHECK,
     FILLED,
     FILLED_PATH,
-    KEPT,
     LABEL,
     MEANING,
     NAME,
     PUBLIC,
-    REMARK,
-    TAGS,
-    TEXT,
-    TO_100000,
     Key,
     Listed,
     Resource,
@@ -35,21 +28,19 @@ from lancestat.spec.declaration import (
     number,
     resource,
     row_key,
+    same_key,
     words,
 )
 from lancestat.spec.knn_join import (
     ALL,
     APPROX,
     MOST_PAIRS,
-    NPROBES,
-    RECALL,
     ROWS,
-    TRUE_FOUND,
     KnnJoin,
     KnnSide,
-    MetricName,
     Mode,
     Pairs,
+    WritesRows,
     values_of,
 )
 from lancestat.spec.table import NodeKind
@@ -86,7 +77,7 @@ _ORDER = Text(
 
 
 @resource
-class Duplicates:
+class Duplicates(WritesRows):
     """Declared near-duplicates of a table: one of `table` and `uri` is set.
 
     `order_by` chooses the row of a group that is kept. `places` has the locations of keys and of
@@ -94,24 +85,16 @@ class Duplicates:
     """
 
     name: str = key(NAME, "The name of the node.", role=LABEL)
-    description: str | None = key(TEXT, "What it is for.", role=REMARK, default=None, kw_only=True)
-    priority: int | None = key(
-        PRIORITY,
-        "Nodes of higher priority come first in a run that has a budget. It is 0 by default.",
-        role=CHECK,
-        default=None,
-        kw_only=True,
-    )
-    tags: tuple[str, ...] = key(TAGS, role=REMARK, default=(), kw_only=True)
-    owner: str | None = key(
-        TEXT, "The person or team to ask about it.", role=REMARK, default=None, kw_only=True
-    )
+    _: KW_ONLY
+    description: str | None = same_key(KnnJoin, "description")
+    priority: int | None = same_key(KnnJoin, "priority")
+    tags: tuple[str, ...] = same_key(KnnJoin, "tags")
+    owner: str | None = same_key(KnnJoin, "owner")
     table: str | None = row_key(
         PUBLIC,
         "A declared table, the output of another node, or a table of one of the target's catalogs, "
         "as `catalog.namespace.table`.",
         default=None,
-        kw_only=True,
     )
     uri: str | None = keys(
         Key(
@@ -123,7 +106,6 @@ class Duplicates:
             label="uri",
         ),
         default=None,
-        kw_only=True,
     )
     vector: str = row_key(FILLED, "The column that holds the vectors.")
     max_distance: float = row_key(
@@ -131,7 +113,6 @@ class Duplicates:
         "The maximum distance of a pair of duplicates, in the units of _distance; with l2, that is "
         "the squared Euclidean distance.",
     )
-    _: KW_ONLY
     where: str | None = key(
         FILLED,
         "A filter on the rows of the table, such as price > 0. Lance applies it during the scan.",
@@ -144,18 +125,14 @@ class Duplicates:
         risk=ROWS,
         default=(),
     )
-    metric: str = row_key(
-        words(values_of(MetricName), "a metric"),
-        "The distance measure.",
-        default=MetricName.L2.value,
-    )
+    metric: str = same_key(KnnJoin, "metric")
     mode: str = row_key(
         words(values_of(Mode), "a mode"),
         "`exact` compares all pairs; `approx` may miss some duplicates.",
         default=Mode.EXACT.value,
     )
-    nprobes: int | None = row_key(TO_100000, NPROBES, "approx", "nprobes", default=None)
-    recall: float | None = row_key(RECALL, TRUE_FOUND, "approx", "recall", default=None)
+    nprobes: int | None = same_key(KnnJoin, "nprobes")
+    recall: float | None = same_key(KnnJoin, "recall")
     max_pairs: int = key(
         AT_LEAST_0,
         "The maximum number of pairs. If there are more, the run fails.",
@@ -185,15 +162,7 @@ class Duplicates:
         role=MEANING,
         risk=Risk.OUTPUT_MOVED,
     )
-    keep: int | timedelta | None = key(
-        KEPT,
-        "How many results to keep, or for how long to keep older ones. By default all are kept, "
-        "and tagged versions always are.",
-        "output",
-        "keep",
-        role=CHECK,
-        default=None,
-    )
+    keep: int | timedelta | None = same_key(KnnJoin, "keep")
     pairs_uri: str | None = key(
         FILLED_PATH,
         "A Lance dataset for the pairs, with the selected columns of both rows. Without it they "
@@ -303,11 +272,6 @@ class Duplicates:
         return self
 
     @property
-    def dataset_uri(self) -> str:
-        """The dataset that the node stands for, where another one names it."""
-        return self.output_uri
-
-    @property
     def refs(self) -> tuple[str, ...]:
         return () if self.table is None else (self.table,)
 
@@ -315,12 +279,3 @@ class Duplicates:
     def input_uris(self) -> tuple[str, ...]:
         """The URIs that the node itself names as what it reads."""
         return () if self.uri is None else (self.uri,)
-
-    @property
-    def written_uri(self) -> str:
-        return self.output_uri
-
-    @property
-    def result_uri(self) -> str:
-        """The dataset whose rows a run of the node makes."""
-        return self.output_uri

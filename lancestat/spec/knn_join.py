@@ -223,8 +223,29 @@ def _output(form: str, about: str) -> Key:
     return Key(("output", form), FILLED_PATH, about, role=MEANING, risk=Risk.OUTPUT_MOVED)
 
 
+class WritesRows:
+    """A node whose runs make the rows of a dataset, and write no other."""
+
+    __slots__ = ()
+    output_uri: str
+
+    @property
+    def dataset_uri(self) -> str:
+        """The dataset that the node stands for, where another one names it."""
+        return self.output_uri
+
+    @property
+    def written_uri(self) -> str:
+        return self.output_uri
+
+    @property
+    def result_uri(self) -> str:
+        """The dataset whose rows a run of the node makes."""
+        return self.output_uri
+
+
 @resource
-class KnnJoin:
+class KnnJoin(WritesRows):
     """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set.
 
     `on` are pairs of a left and a right column, and `on_location` is where they are declared, as
@@ -401,11 +422,6 @@ class KnnJoin:
         return self.stands_for or f"knn join '{self.name}'"
 
     @property
-    def dataset_uri(self) -> str:
-        """The dataset that the node stands for, where another one names it."""
-        return self.output_uri
-
-    @property
     def dataset_format(self) -> str:
         return self.output_format
 
@@ -417,12 +433,3 @@ class KnnJoin:
     def input_uris(self) -> tuple[str, ...]:
         """The URIs that the node itself names as what it reads."""
         return tuple(side.uri for side in (self.left, self.right) if side.uri is not None)
-
-    @property
-    def written_uri(self) -> str:
-        return self.output_uri
-
-    @property
-    def result_uri(self) -> str:
-        """The dataset whose rows a run of the node makes."""
-        return self.output_uri

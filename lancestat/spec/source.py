@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 from urllib.parse import quote
 
 from lancestat.errors import Location
@@ -25,18 +25,14 @@ from lancestat.spec.declaration import (
     Resource,
     Text,
     key,
-    key_fields,
-    keys,
     resource,
+    same_key,
 )
 from lancestat.spec.monitors import Monitor
 from lancestat.spec.names import PUNCTUATION, is_name, render
 from lancestat.spec.relations import CommonValues
 from lancestat.spec.table import Freshness, NodeKind, Policy, Publish, Table
 from lancestat.spec.template import TemplateScope
-
-if TYPE_CHECKING:
-    pass
 
 SCHEME = "source://"
 """The scheme of what stands for a source, or for a table that it should have."""
@@ -58,27 +54,21 @@ _TABLE_PATTERNS = Listed(
 )
 
 
-def _as_of_tables(name: str) -> Any:
-    """Return a field with the key that tables have."""
-    [declared] = [declared for declared in key_fields(Table) if declared.name == name]
-    return keys(*declared.keys, default_factory=lambda: declared.default)
-
-
 @resource
 class SourceDefaults:
     """What the tables of a source have, as if each of them were declared with it."""
 
-    tags: tuple[str, ...] = _as_of_tables("tags")
-    owner: str | None = _as_of_tables("owner")
-    priority: int | None = _as_of_tables("priority")
-    columns: ColumnSelection = _as_of_tables("columns")
-    policy: Policy = _as_of_tables("policy")
-    publish: Publish = _as_of_tables("publish")
-    histogram: bool = _as_of_tables("histogram")
-    common_values: CommonValues | None = _as_of_tables("common_values")
-    freshness: Freshness | None = _as_of_tables("freshness")
-    monitors: tuple[Monitor, ...] = _as_of_tables("monitors")
-    show_values: bool = _as_of_tables("show_values")
+    tags: tuple[str, ...] = same_key(Table, "tags")
+    owner: str | None = same_key(Table, "owner")
+    priority: int | None = same_key(Table, "priority")
+    columns: ColumnSelection = same_key(Table, "columns")
+    policy: Policy = same_key(Table, "policy")
+    publish: Publish = same_key(Table, "publish")
+    histogram: bool = same_key(Table, "histogram")
+    common_values: CommonValues | None = same_key(Table, "common_values")
+    freshness: Freshness | None = same_key(Table, "freshness")
+    monitors: tuple[Monitor, ...] = same_key(Table, "monitors")
+    show_values: bool = same_key(Table, "show_values")
 
     declares: ClassVar[Resource] = Resource(
         "a mapping of keys of tables", "Keys of every table that the source finds."

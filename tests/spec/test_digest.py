@@ -42,7 +42,7 @@ PLACE = Location("a.yml", 1, 1)
 TABLE = Table("t", "/wh/t.lance", PLACE)
 SIDE = KnnSide("v", ("a", "b"), table="q", refs=("q",))
 OUTPUT: Any = {"output_format": "lance", "output_uri": "/wh/o", "location": PLACE}
-SAME = Duplicates("s", "v", 0.1, table="q", output_uri="/wh/o", location=PLACE)
+SAME = Duplicates("s", vector="v", max_distance=0.1, table="q", output_uri="/wh/o", location=PLACE)
 JOIN = KnnJoin("j", SIDE, replace(SIDE, table="p", refs=("p",)), 10, **OUTPUT)
 
 

@@ -23,7 +23,12 @@ from tests.joins.joins import BEFORE, decided, table
 from tests.joins.joins import planned as planned_join
 
 SPEC = Duplicates(
-    "same", "v", 0.1, table="t", output_uri="wh/same.lance", location=Location("a.yml", 1, 1)
+    "same",
+    vector="v",
+    max_distance=0.1,
+    table="t",
+    output_uri="wh/same.lance",
+    location=Location("a.yml", 1, 1),
 )
 WORK = GroupWork(
     PinnedTable("t", Pin("t.lance", 1, "m"), ()),
