@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -25,11 +24,9 @@ from lancestat.arguments import (
 from lancestat.errors import (
     InvalidArgument,
     LancestatError,
-    NoQueryLog,
     UnknownTable,
     did_you_mean,
 )
-from lancestat.formats import visible
 from lancestat.logs import redact_logs, without_secrets
 from lancestat.spec import PAGES
 from lancestat.spec.budget import Budget
@@ -728,57 +725,17 @@ class Project:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
             NoQueryLog: There are no paths, and the target does not `listen`, or has recorded none.
         """
-        from lancestat.query.workload.advice import Advice, needed, propose
-        from lancestat.query.workload.spark_events import read_workload
-        from lancestat.query.workload.tables import declared_names, known_tables
-        from lancestat.state.values import canonical_uri
+        from lancestat.query.workload.tables import advise, logs_of
 
         check_whole("min_queries", min_queries, 1)
         is_factor = is_number(min_q_error) and min_q_error >= 1
         check("min_q_error", min_q_error, is_factor, "a number, 1 or more")
-        target = self.spec.target
-        logs = [Path(path) for path in paths or filter(None, [target.query_log])]
-        if not logs:
-            raise NoQueryLog(
-                f"no log to read: name one, or set 'listen' in the target '{target.name}', so that "
-                "sessions record their queries"
-            )
-        if not paths and not logs[0].exists():
-            raise NoQueryLog(
-                f"no session has recorded queries in {visible(str(logs[0]))} yet",
-                hint="run queries with `lancestat sql`, or in a session to which tables are "
-                "attached",
-            )
-        tables = self._discovered().tables
-        reader = read_workload(logs)
-        scanned = reader.workload.tables
-        known, failed = known_tables(self._observer(), tables)
-        # Tables of catalogs have been located; others cannot be opened.
-        opened = {table.spec.name: table.spec for table in known}
-        located = (opened.get(table.name, table) for table in tables)
-        names = declared_names(scanned, located)
-        workload = reader.workload.renamed(names)
-        proposals = propose(workload, known, min_queries=min_queries)
-        helpful = needed(proposals, min_q_error)
-        undeclared = {name: use.queries for name, use in scanned.items() if name not in names}
-        return Advice(
-            project=self.spec.name,
-            target=self.spec.target.name,
-            logs=reader.logs,
-            queries=workload.queries,
-            first=workload.first,
-            last=workload.last,
-            proposals=helpful,
-            undeclared=undeclared,
-            unopened={name: error.message for name, error in failed.items()},
-            left_out=reader.left_out_words,
-            unneeded=len(proposals) - len(helpful),
-            found={
-                name: canonical_uri(table.uri)
-                for name, table in opened.items()
-                if table.source is not None
-            },
-            has_estimates=workload.has_estimates,
+        self._discovered()
+        return advise(
+            self._observer(),
+            logs_of(paths, self.spec.target),
+            min_queries=min_queries,
+            min_q_error=min_q_error,
         )
 
     def unpublish(
@@ -865,20 +822,9 @@ class Project:
         )
 
     def _uses(self) -> Mapping[str, int]:
-        """Return by table how many queries used it, as far as sessions have recorded them."""
-        folder = self.spec.target.query_log
-        if folder is None or not Path(folder).exists():
-            return {}
-        from lancestat.query.workload.spark_events import read_workload
-        from lancestat.query.workload.tables import declared_names
-        from lancestat.runs.discover import located
+        from lancestat.query.workload.tables import recorded_uses
 
-        scanned = read_workload([Path(folder)]).workload.tables
-        spec, _ = located(self.spec, ())
-        uses = Counter[str]()
-        for name, table in declared_names(scanned, spec.tables).items():
-            uses[table] += scanned[name].queries
-        return uses
+        return recorded_uses(self.spec)
 
     @property
     def _plan_store(self) -> PlanStore:

@@ -1,15 +1,20 @@
-"""The declared tables that a workload is about: by which names plans know them, what they hold."""
+"""What a workload means for the declared tables: what is known of them, their uses, and advice."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from lancestat.errors import LakeError, LancestatError
+from lancestat.errors import LakeError, LancestatError, NoQueryLog
+from lancestat.formats import visible
 from lancestat.lake.fingerprint import ByteEstimator, field_key
-from lancestat.query.workload.advice import KnownTable
+from lancestat.query.workload.advice import Advice, KnownTable, needed, propose
+from lancestat.query.workload.spark_events import read_workload
+from lancestat.runs.discover import located
 from lancestat.runs.observe import Observer
 from lancestat.spec.catalog import table_name_of
-from lancestat.spec.model import Table
+from lancestat.spec.model import ProjectSpec, Table, Target
 from lancestat.state.values import canonical_uri
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.node import TableObserver
@@ -73,6 +78,76 @@ def _identifying(assessment: TableAssessment) -> Iterator[frozenset[str]]:
     for names, group in published.joint.items():
         if group.distinct >= fewest and group.nulls == 0 and names <= assessment.types.keys():
             yield names
+
+
+def logs_of(paths: Iterable[str | Path], target: Target) -> list[Path]:
+    """Return the logs to read: those that are named, or the one that sessions write.
+
+    Raises:
+        NoQueryLog: No log is named, and the target does not `listen`, or has recorded none.
+    """
+    named = [Path(path) for path in paths]
+    if named:
+        return named
+    if target.query_log is None:
+        raise NoQueryLog(
+            f"no log to read: name one, or set 'listen' in the target '{target.name}', so that "
+            "sessions record their queries"
+        )
+    recorded = Path(target.query_log)
+    if not recorded.exists():
+        raise NoQueryLog(
+            f"no session has recorded queries in {visible(str(recorded))} yet",
+            hint="run queries with `lancestat sql`, or in a session to which tables are attached",
+        )
+    return [recorded]
+
+
+def advise(
+    observer: Observer, logs: Sequence[Path], *, min_queries: int, min_q_error: float
+) -> Advice:
+    """Return what the queries in logs ask of the declarations; see `Project.advise`."""
+    tables = observer.spec.tables
+    reader = read_workload(logs)
+    scanned = reader.workload.tables
+    known, failed = known_tables(observer, tables)
+    # Tables of catalogs have been located; others cannot be opened.
+    opened = {table.spec.name: table.spec for table in known}
+    names = declared_names(scanned, (opened.get(table.name, table) for table in tables))
+    workload = reader.workload.renamed(names)
+    proposals = propose(workload, known, min_queries=min_queries)
+    helpful = needed(proposals, min_q_error)
+    return Advice(
+        project=observer.spec.name,
+        target=observer.spec.target.name,
+        logs=reader.logs,
+        queries=workload.queries,
+        first=workload.first,
+        last=workload.last,
+        proposals=helpful,
+        undeclared={name: use.queries for name, use in scanned.items() if name not in names},
+        unopened={name: error.message for name, error in failed.items()},
+        left_out=reader.left_out_words,
+        unneeded=len(proposals) - len(helpful),
+        found={
+            name: canonical_uri(table.uri)
+            for name, table in opened.items()
+            if table.source is not None
+        },
+        has_estimates=workload.has_estimates,
+    )
+
+
+def recorded_uses(spec: ProjectSpec) -> Mapping[str, int]:
+    """Return by table how many queries used it, as far as sessions have recorded them."""
+    folder = spec.target.query_log
+    if folder is None or not Path(folder).exists():
+        return {}
+    scanned = read_workload([Path(folder)]).workload.tables
+    uses = Counter[str]()
+    for name, table in declared_names(scanned, located(spec, ())[0].tables).items():
+        uses[table] += scanned[name].queries
+    return uses
 
 
 def declared_names(scanned: Iterable[str], tables: Iterable[Table]) -> Mapping[str, str]:
