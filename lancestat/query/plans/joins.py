@@ -174,8 +174,8 @@ def _found(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept: Ke
     """Return at which share of the pairs of rows to expect two samples hint by those they have.
 
     Two tables that refer to a third each have few of the keys of the other, though each has many.
-    Of the pairs to expect samples have at least some, where there are: as pairs stand side by side
-    in both tables, these come many at once.
+    Of the pairs to expect samples have at least one, where there are; where tables are sorted by
+    a key, other rows of it are sampled of each, and pairs of these few values come many at once.
     """
     by_scans: dict[tuple[int, int], list[tuple[str, str]]] = {}
     for a, b in pairs:
@@ -188,15 +188,29 @@ def _found(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept: Ke
         if len(names) == 1 or rows is None or others is None:
             continue
         lefts, rights = [name for name, _ in names], [name for _, name in names]
-        distinct = [
+        counts = (
             kept.distinct(index, frozenset(columns)) or sample.whole().distinct(columns)
             for index, sample, columns in ((scan, rows, lefts), (other_scan, others, rights))
-        ]
-        expected = rows.size * others.size / max(1.0, *(count or 1.0 for count in distinct))
-        if None not in distinct and expected >= _ENOUGH_PAIRS:
+        )
+        expected = _to_meet(rows, others, *counts)
+        if expected >= _ENOUGH_PAIRS:
             met = rows.pairs(lefts, others, rights)
-            found = found if met is None else min(found, (met + _PAIRS_AT_ONCE) / expected)
+            at_once = 1 if all(_is_mixed(rows, a, others, b) for a, b in names) else _PAIRS_AT_ONCE
+            found = found if met is None else min(found, (met + at_once) / expected)
     return found
+
+
+def _to_meet(
+    rows: SampledRows, others: SampledRows, one: float | None, other: float | None
+) -> float:
+    """Return the pairs of two samples to expect of keys with so many values, 0 if not known."""
+    return 0.0 if one is None or other is None else rows.size * others.size / max(1.0, one, other)
+
+
+def _is_mixed(rows: SampledRows, a: str, others: SampledRows, b: str) -> bool:
+    """Return whether the samples of two tables have as many pairs of a key as tables have."""
+    counts = rows.whole().distinct([a]), others.whole().distinct([b])
+    return 2 * (rows.pairs([a], others, [b]) or 0) >= _to_meet(rows, others, *counts) > 0
 
 
 def _before(facts: Facts, id: str) -> float:

@@ -136,7 +136,17 @@ class SampledRows:
 
         They are of groups inside a block of the sample, if rows of a group stand side by side. None
         where they do not: where the groups there have less than half of the `mean` rows of all.
+        Conditions that leave few groups leave them whole if they have as many rows as without.
         """
+        found = self._of_groups(keys, value, type, mean)
+        if found is not None or value is not None or self.passing is None:
+            return found
+        every = self.whole()._of_groups(keys, None, None, mean)
+        return every if every is not None and abs(float(every.mean()) - mean) <= mean / 4 else None
+
+    def _of_groups(
+        self, keys: Collection[str], value: str | None, type: ColumnType | None, mean: float
+    ) -> npt.NDArray[np.float64] | None:
         from lancestat.polars import pl
 
         rows = self._passing(keys)
@@ -279,10 +289,15 @@ class SampledRows:
         tables = self.columns(names), other.columns(others)
         if any(table is None or not table.num_rows for table in tables):
             return None
-        one, two = (pl.DataFrame(pl.from_arrow(table)).lazy() for table in tables)
+        one, two = (
+            pl.DataFrame(pl.from_arrow(table)).lazy().group_by(table.column_names).len(_SIZE)
+            for table in tables
+            if table is not None
+        )
         try:
-            joined = one.join(two, left_on=list(names), right_on=list(others))
-            return int(joined.select(pl.len()).collect().item())
+            joined = one.join(two, left_on=list(names), right_on=list(others), suffix=_SIZE)
+            rows = pl.col(_SIZE).cast(pl.Int64) * pl.col(_SIZE + _SIZE)
+            return int(joined.select(rows.sum()).collect().item())
         except pl.exceptions.PolarsError:
             # As for keys of types that polars does not compare.
             return None

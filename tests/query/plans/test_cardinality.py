@@ -382,6 +382,23 @@ def test_conditions_on_sums_and_sizes_of_groups(
         assert q_error(max(made.rows, 5), max(true, 5)) <= 20
 
 
+def test_sizes_of_the_few_groups_that_conditions_leave() -> None:
+    numbers = pl.int_range(pl.len()) * 7919 % 400
+    lines = Relation(LINES.rows.with_columns(row=numbers, number=pl.col("order") * 7919 % 400), 0)
+    sample = blocks_of(lines, 4_096)
+    for column, are_whole in (("number", True), ("row", False)):
+        rows = sample.columns([column])
+        assert rows is not None
+        left = lines.rows.filter(pl.col(column) == 3)
+        true = left.group_by("order").len()["len"]
+        few = sample.where(rows.column(0).to_numpy() == 3, len(left))
+        sizes = few.of_groups(["order"], None, None, float(true.mean()))
+        assert (sizes is not None) is are_whole
+        if sizes is not None:
+            assert few.count < 20 < len(sizes)
+            assert np.mean(sizes <= 2) == pytest.approx(float((true <= 2).mean()), rel=0.2)
+
+
 @pytest.mark.parametrize("type", ["bigint", "double", "decimal(12,2)"])
 @pytest.mark.parametrize(
     ("compares", "value"), [(">", 0), (">", 60), ("<", 40), ("<", 0), (">", 10**6)]

@@ -252,6 +252,29 @@ def test_tables_that_refer_to_the_same_others_have_few_pairs_in_common(type: str
     assert type != "INNER" or sampled.at_most > 10 * true
 
 
+def test_samples_without_a_pair_tell_how_few_there_are() -> None:
+    random = np.random.default_rng(17)
+    bought = Relation(frame(random, 300_000, a=20_000, b=5_000), 0)
+    returned = Relation(frame(random, 60_000, c=20_000, d=5_000), 1)
+    true = true_rows(bought.rows, returned.rows, {"a": "c", "b": "d"}, "inner")
+    left, right = with_blocks(bought, 8_192), with_blocks(returned, 8_192)
+    assert left.samples[0].pairs(["a", "b"], right.samples[1], ["c", "d"]) == 0
+    made = joined(left, right, "INNER", [equal("a", "c"), equal("b", "d")], NOTHING)
+    assert true / 2 <= made.rows <= 3 * true
+
+
+def test_samples_of_sorted_tables_may_miss_the_pairs_there_are() -> None:
+    numbers = np.arange(400_000)
+    # Nearly each block of one table is between two of the other.
+    some = numbers[3_400::8]
+    one = Relation(pl.DataFrame({"a": numbers // 4, "b": numbers % 4}), 0)
+    other = Relation(pl.DataFrame({"c": some // 4, "d": some % 4}), 1)
+    left, right = with_blocks(one, 7_296), with_blocks(other, 7_296)
+    assert left.samples[0].pairs(["a", "b"], right.samples[1], ["c", "d"]) == 10
+    made = joined(left, right, "INNER", [equal("a", "c"), equal("b", "d")], NOTHING)
+    assert len(some) / 10 <= made.rows <= len(some)
+
+
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_pairs_of_a_reference_are_found_in_samples_of_both_tables(is_sorted: bool) -> None:
     sides = [
