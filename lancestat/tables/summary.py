@@ -49,6 +49,10 @@ class RunningMerge:
         if len(self._parts) > _MERGED_AT_ONCE:
             self._parts = [merge(self._parts)]
 
+    def settle(self) -> None:
+        """Merge the parts so far, of which one is held then."""
+        self._parts = [merge(self._parts)] if self._parts else []
+
     @property
     def partial(self) -> ColumnPartial | None:
         """The parts so far together, None where there are none."""
@@ -228,6 +232,8 @@ def store_summary(
         add_summary(state, table.identity, summary, draft.new_blocks(state))
 
 
+# Cells of which partials are merged at the same time, since of each some tens are held.
+_CELLS_AT_ONCE = 1024
 # One field in one group.
 _Cell = tuple[int, str]
 # The cells that a fetched partial goes into, and how many times.
@@ -280,10 +286,14 @@ class _Draft:
     ) -> Iterator[SummaryBlock[ColumnPartial]]:
         merges = {(group, key): RunningMerge() for group in groups for key in keys}
         known = self._take_pieces(state, merges)
-        takers: _Takers = defaultdict(lambda: defaultdict(int))
-        for cell, cell_merge in merges.items():
-            cell_merge.left = self._ask(cell, known[cell], takers)
-        self._add_partials(state, merges, takers)
+        cells = iter(merges)
+        while some := list(islice(cells, max(1, _CELLS_AT_ONCE // len(keys)) * len(keys))):
+            takers: _Takers = defaultdict(lambda: defaultdict(int))
+            for cell in some:
+                merges[cell].left = self._ask(cell, known[cell], takers)
+            self._add_partials(state, merges, takers)
+            for cell in some:
+                merges[cell].settle()
         for name, key in keys.items():
             group_merges = [merges[group, name] for group in groups]
             partials = [
