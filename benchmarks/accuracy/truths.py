@@ -20,6 +20,8 @@ def load(folder: Path, tables: Sequence[str]) -> duckdb.DuckDBPyConnection:
     """Return a database in memory that has the tables of a folder of Parquet files."""
     database = duckdb.connect()
     database.execute("set preserve_insertion_order = false")
+    # Beyond that it spills; the rest is Spark's.
+    database.execute("set memory_limit = '8GB'")
     database.execute(f"set temp_directory = '{folder / 'temporary'}'")
     for table in tables:
         database.execute(f"create table {table} as from '{folder / table}.parquet'")
