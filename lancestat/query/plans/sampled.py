@@ -141,8 +141,16 @@ class SampledRows:
         found = self._of_groups(keys, value, type, mean)
         if found is not None or value is not None or self.passing is None:
             return found
-        every = self.whole()._of_groups(keys, None, None, mean)
-        return every if every is not None and abs(float(every.mean()) - mean) <= mean / 4 else None
+        sizes = self._with_keys(keys)._of_groups(keys, None, None, mean)
+        return sizes if sizes is not None and abs(float(sizes.mean()) - mean) <= mean / 4 else None
+
+    def _with_keys(self, keys: Collection[str]) -> SampledRows:
+        """Return all rows of the sample, without those with a null in a key if none passes."""
+        passing, rows = self._passing(keys), self.columns(keys)
+        if passing is None or rows is None or any(c.null_count for c in passing.columns):
+            return self.whole()
+        present = np.logical_and.reduce([pc.is_valid(column).to_numpy() for column in rows.columns])
+        return self.whole().where(present, self.rows)
 
     def _of_groups(
         self, keys: Collection[str], value: str | None, type: ColumnType | None, mean: float
