@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -36,6 +36,8 @@ from lancestat.tables.statistics.sketches import QuantileSketch
 
 # So many independent matches of a sample make its share a better estimate than any model.
 _ENOUGH = 20
+# Up to this factor, rows that pass several conditions are as many as if these were independent.
+_INDEPENDENT = 1.25
 _TEXT_SHARE = 0.1
 # Of rows between two values that only the query finds out, as PostgreSQL has it
 # (DEFAULT_RANGE_INEQ_SEL).
@@ -111,7 +113,13 @@ class Passing:
 def restrict(facts: Facts, conditions: Sequence[Condition], sample: Passing | None) -> Facts:
     """Return what a conjunction leaves of the rows of an operator."""
     filters = _filters(facts, conditions)
-    model, columns = _modelled(facts, conditions, filters)
+    masks: dict[str, Mask] = {}
+    blocks = BLOCKS
+    if sample is not None and not sample.is_whole and sample.matches < _ENOUGH:
+        masks, blocks = _masks(facts, filters)
+        if not sample.passing:
+            sample = replace(sample, alike=_most_alike(sample, masks.values(), blocks))
+    model, columns = _modelled(facts, conditions, filters, masks, blocks)
     share = model if sample is None else _with_sample(model, sample)
     return replace(
         facts.with_rows(facts.rows * share.expected, facts.at_most * share.at_most, share.evidence),
@@ -142,10 +150,73 @@ def _filter(condition: Condition, fields: Mapping[str, Field]) -> Filter | None:
     return read
 
 
+def _masks(facts: Facts, filters: Sequence[Filter | None]) -> tuple[dict[str, Mask], int]:
+    """Return which sampled rows of a table pass what filters ask of each column, and the blocks."""
+    if len(facts.samples) != 1:
+        return {}, BLOCKS
+    [rows] = facts.samples.values()
+    parts: dict[str, list[Filter]] = {}
+    for filter in filters:
+        for part in () if filter is None else flattened(filter, And):
+            parts.setdefault(_only_column(part) or "", []).append(part)
+    masks = {}
+    for id, of_one in parts.items():
+        origin = facts.of(id).origin
+        mask = None if origin is None else rows.matching(origin[1], of_one)
+        if mask is not None:
+            masks[id] = mask
+    return masks, rows.blocks
+
+
+def _most_alike(sample: Passing, masks: Iterable[Mask], blocks: int) -> float:
+    """Return how many rows tell as much as one, of conditions that none of the rows pass.
+
+    That is what it is for the condition on a column for which it is most, or a whole block.
+    """
+    alike = [sample.alike]
+    for mask in masks:
+        is_some = bool(mask.any())
+        alike.append(Passing.of(mask, blocks=blocks).alike if is_some else sample.rows / blocks)
+    return max(alike)
+
+
+def _together(
+    counted: Sequence[tuple[float, str, Mask]], blocks: int
+) -> tuple[list[tuple[float, str]], bool]:
+    """Return the shares of conditions: one of those that enough sampled rows pass together.
+
+    And whether these are independent of each other, so that others are likely to be as well.
+    """
+    passing: list[tuple[float, str, Mask]] = []
+    others: list[tuple[float, str]] = []
+    both: Mask | None = None
+    for share, how, mask in sorted(counted, key=lambda each: -each[0]):
+        narrower = mask if both is None else both & mask
+        if Passing.of(narrower, blocks=blocks).matches >= _ENOUGH:
+            both = narrower
+            passing.append((share, how, mask))
+        else:
+            others.append((share, how))
+    if both is None or len(passing) < 2:
+        return [*((share, how) for share, how, _ in passing), *others], False
+    together = float(both.mean())
+    alone = math.prod(float(mask.mean()) for _, _, mask in passing)
+    is_independent = 1 / _INDEPENDENT <= together / alone <= _INDEPENDENT
+    return [(together, "sample"), *others], is_independent
+
+
 def _modelled(
-    facts: Facts, conditions: Sequence[Condition], filters: Sequence[Filter | None]
+    facts: Facts,
+    conditions: Sequence[Condition],
+    filters: Sequence[Filter | None],
+    masks: Mapping[str, Mask],
+    blocks: int,
 ) -> tuple[Share, Mapping[str, ColumnFacts]]:
-    """Return the share by the statistics of each column, and the columns afterwards."""
+    """Return the share by the statistics of each column, and the columns afterwards.
+
+    Those conditions count as one that enough rows of a sample pass together: `masks` says by column
+    which rows pass, in so many blocks.
+    """
     columns = dict(facts.columns)
     by_column: dict[str, list[Filter]] = {}
     ranges = _open_ranges(conditions)
@@ -168,17 +239,25 @@ def _modelled(
             del by_column[id]
         shares.append(share)
         evidence.append("common values")
+    counted: list[tuple[float, str, Mask]] = []
     for id, parts in by_column.items():
         column = facts.of(id)
         rows = facts.samples.get(column.origin[0]) if column.origin else None
         share, left, how = _on_column(column, parts, rows if rows and rows.is_filtered else None)
         columns[id] = left
+        if id in masks:
+            counted.append((share, how, masks[id]))
+        else:
+            shares.append(share)
+            evidence.append(how)
+    together, is_independent = _together(counted, blocks)
+    for share, how in together:
         shares.append(share)
         evidence.append(how)
     ordered = sorted(shares)
     expected = math.prod(ordered)
     damped = math.prod(share ** (0.5**index) for index, share in enumerate(ordered))
-    if len(ordered) > 1 and "histogram" not in evidence:
+    if len(ordered) > 1 and "histogram" not in evidence and not is_independent:
         expected = math.sqrt(expected * damped)
     doubt = _HISTOGRAM_DOUBT if _KNOWN.issuperset(evidence) else _UNIFORM_DOUBT
     if "sums of groups" in evidence:

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancestat.query.plans.frequencies import MOST_VALUES, Frequencies
-from lancestat.query.pruning import bound_values
+from lancestat.query.predicates.filter import Filter
+from lancestat.query.pruning import ColumnBounds, bound_values, may_match
 from lancestat.query.sampler import BLOCKS
-from lancestat.tables.statistics.column_type import ColumnType, Kind
+from lancestat.tables.statistics.column_type import ColumnType, Kind, column_type
 
 Mask = npt.NDArray[np.bool_]
 # Returns some columns of all rows of a sample, None where they cannot be read.
@@ -258,6 +259,18 @@ class SampledRows:
         if rows is None or pa.types.is_dictionary(rows.schema.field(0).type):
             return None
         return pc.unique(rows.column(name)).drop_null()
+
+    def matching(self, name: str, filters: Sequence[Filter]) -> Mask | None:
+        """Return which rows of the whole sample pass filters on one column.
+
+        None where the column cannot be read or compared.
+        """
+        rows = self.columns([name])
+        type = None if rows is None else column_type(rows.schema.field(0).type)
+        if rows is None or type is None or rows.num_rows != self.size:
+            return None
+        bounds = ColumnBounds.of_rows(rows.column(0), type)
+        return may_match(filters, lambda _: bounds, self.size)
 
     def having(self, name: str, values: pa.Array) -> tuple[Mask, int] | None:
         """Return which rows have one of some values in a column, and how many are not null.

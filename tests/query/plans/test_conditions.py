@@ -19,7 +19,7 @@ from lancestat.query.plans.frequencies import Frequencies
 from lancestat.query.plans.operators import Condition
 from lancestat.tables.statistics.common_values import CommonValues, encode_values
 from lancestat.tables.statistics.kernel import analyze
-from tests.query.plans.relations import Relation, frame, q_error, where
+from tests.query.plans.relations import Relation, blocks_of, frame, q_error, where
 
 RANDOM = np.random.default_rng(5)
 UNIFORM = Relation(
@@ -205,6 +205,40 @@ def test_a_sample_in_blocks_does_not_overrule_a_count() -> None:
     sampled[8_000:8_200] = True
     made = restrict(relation.facts(), conditions, Passing.of(sampled))
     assert q_error(made.rows, 320) <= 1.5
+
+
+# As the stock of items in warehouses, day by day.
+STOCK = Relation(
+    pl.DataFrame({"day": np.arange(256).repeat(4_000), "item": np.arange(256 * 4_000) // 4 % 1_000})
+    .with_columns(house=pl.int_range(pl.len()) % 4)
+    .with_columns(stock=pl.Series(np.random.default_rng(9).integers(0, 1_000, 256 * 4_000))),
+    0,
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "most"),
+    [
+        # Every fourth day is sampled, and of it some of the first items.
+        ({"day": [33]}, 500),
+        ({"day": [33, 70], "house": [1, 2]}, 900),
+        ({"item": [997, 998, 999]}, 500),
+        ({"item": [998, 999], "house": [3]}, 900),
+    ],
+)
+def test_conditions_that_no_sampled_row_passes(values: dict[str, list[int]], most: int) -> None:
+    sample = blocks_of(STOCK, 16_384)
+    facts = replace(STOCK.facts(), samples={0: sample})
+    conditions = [compared("stock", "<", most), *(among(*each) for each in values.items())]
+    passing = pl.col("stock") < most
+    for name, some in values.items():
+        passing &= pl.col(name).is_in(some)
+    rows = pl.from_arrow(sample.columns(["stock", *values]))
+    assert isinstance(rows, pl.DataFrame)
+    mask = rows.select(passing).to_series().to_numpy()
+    assert not mask.any()
+    made = restrict(facts, conditions, Passing.of(mask))
+    assert q_error(made.rows, len(STOCK.rows.filter(passing))) <= 2
 
 
 def test_a_value_that_a_subquery_finds_is_one_of_all() -> None:
