@@ -48,6 +48,8 @@ Point = Bound | Fraction
 
 _LARGEST = 2**63
 _DAY_MILLISECONDS = 86_400_000
+# Decimals of so many digits fit into 64 bits.
+_SHORT_DECIMAL = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,27 @@ def bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | None
         divisor, factor = TO_MICROSECONDS[column.type.unit]
     elif type.kind is Kind.DATE:
         divisor, factor = (1 if pa.types.is_date32(column.type) else _DAY_MILLISECONDS), 1
+    elif type.kind is Kind.FLOAT:
+        floats = column.cast(pa.float64()).to_pylist()
+        return [None if value is None or _is_nan(value) else value for value in floats]
+    elif pa.types.is_decimal128(column.type) and column.type.precision <= _SHORT_DECIMAL:
+        return [value for chunk in column.chunks for value in _unscaled_values(chunk)]
     else:
         points = (None if v is None else literal_bound(v, type) for v in column.to_pylist())
         return [None if point is None or _is_nan(point) else point for point in points]  # type: ignore[misc]
     width = pa.int32() if column.type.bit_width == 32 else pa.int64()
     stored = column.cast(width).to_pylist()
     return [None if value is None else value // divisor * factor for value in stored]
+
+
+def _unscaled_values(decimals: pa.Decimal128Array) -> list[int | None]:
+    """Return decimals without their points, of which the lower half has all digits."""
+    halves = np.frombuffer(decimals.buffers()[1], "<i8")[2 * decimals.offset :: 2]
+    values: list[int | None] = halves[: len(decimals)].tolist()
+    if decimals.null_count:
+        for index in np.flatnonzero(decimals.is_null().to_numpy(zero_copy_only=False)):
+            values[index] = None
+    return values
 
 
 def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None:

@@ -269,8 +269,12 @@ class SampledRows:
         type = None if rows is None else column_type(rows.schema.field(0).type)
         if rows is None or type is None or rows.num_rows != self.size:
             return None
-        bounds = ColumnBounds.of_rows(rows.column(0), type)
-        return may_match(filters, lambda _: bounds, self.size)
+        # Each value is compared once.
+        encoded = rows.column(0).combine_chunks().dictionary_encode(null_encoding="encode")
+        bounds = ColumnBounds.of_rows(pa.chunked_array([encoded.dictionary]), type)
+        passing = may_match(filters, lambda _: bounds, len(encoded.dictionary))
+        found: Mask = passing[encoded.indices.to_numpy()]
+        return found
 
     def having(self, name: str, values: pa.Array) -> tuple[Mask, int] | None:
         """Return which rows have one of some values in a column, and how many are not null.

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import assume, given, settings
 
 from lancestat.query.plans.facts import narrowed, tuples
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.sampled import SampledRows, is_among
+from lancestat.query.predicates.filter import Filter, columns_of
+from lancestat.query.pruning import bound_values, literal_bound
 from lancestat.tables.statistics.column_type import column_type
+from tests.examples import examples
 from tests.query.plans.relations import (
     NOTHING,
     Joint,
@@ -26,6 +30,7 @@ from tests.query.plans.relations import (
     true_rows,
     where,
 )
+from tests.query.values import FILTERS, holds, tables
 
 RANDOM = np.random.default_rng(21)
 # Two centuries of days, of which sales have five years.
@@ -376,3 +381,29 @@ def test_groups_by_columns_of_two_dimensions_are_at_most_pairs_of_their_keys() -
         count, _ = tuples(made, names, NOTHING, rows=made.rows)
         # The product of 97 days and 2,000 people is more than the rows.
         assert q_error(count, true) <= 1.35, names
+
+
+@settings(max_examples=examples(200))
+@given(tables(max_rows=8), FILTERS)
+def test_sampled_rows_that_pass_a_filter_on_one_column(rows: pa.Table, filter: Filter) -> None:
+    names = columns_of(filter)
+    assume(len(names) == 1)
+    [name] = names
+    sample = SampledRows(lambda names: rows.select(list(names)), rows.num_rows, 100.0)
+    mask = sample.matching(name, [filter])
+    assert mask is not None
+    assert mask.tolist() == [holds(filter, row) is True for row in rows.to_pylist()]
+
+
+@pytest.mark.parametrize(("digits", "scale"), [(18, 2), (7, 7), (18, 0), (38, 2)])
+def test_decimals_have_the_form_of_bounds(digits: int, scale: int) -> None:
+    chosen = np.random.default_rng(8)
+    tops = [10**digits - 1, 1 - 10**digits, 0, None, *chosen.integers(-(10**7) + 1, 10**7, 30)]
+    context = Context(prec=60)
+    values = [None if t is None else Decimal(int(t)).scaleb(-scale, context) for t in tops]
+    arrow = pa.decimal128(digits, scale)
+    chunks = [pa.array(values[:9], arrow).slice(1), pa.array([], arrow), pa.array(values, arrow)]
+    column, type = pa.chunked_array(chunks), column_type(arrow)
+    assert type is not None
+    expected = [None if v is None else literal_bound(v, type) for v in column.to_pylist()]
+    assert bound_values(column, type) == expected
