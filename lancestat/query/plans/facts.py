@@ -200,7 +200,10 @@ def tuples(
     if others:
         product = math.prod(column.distinct for column in others)
         how = "product of distinct counts" if len(others) > 1 else ""
-        counts.append((product if rows is None else min(product, rows), how))
+        if rows is not None or len(others) > 1:
+            # Of several together not even the domain is known, but that they are in the rows.
+            product = min(product, facts.rows if rows is None else rows)
+        counts.append((product, how))
     if rows is None:
         counts += [_domain(facts, scan, columns, kept) for scan, columns in by_scan.items()]
     else:

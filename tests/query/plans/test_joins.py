@@ -230,6 +230,23 @@ def test_rows_that_a_semi_join_leaves_have_fewer_pairs_of_keys() -> None:
     assert q_error(made.rows, true) <= 1.5
 
 
+def test_groups_that_are_joined_by_keys_of_which_nothing_is_known_together() -> None:
+    # Brands of classes of categories in two years: groups that are not known to be of one table.
+    brands = pl.DataFrame({"a": np.arange(600)}).with_columns(
+        b=pl.col("a") // 5 % 40, c=pl.col("a") // 100
+    )
+    sides = []
+    for scan, rows in enumerate(
+        (brands[:400], brands[200:].rename({"a": "d", "b": "e", "c": "f"}))
+    ):
+        facts = Relation(rows, scan).facts()
+        columns = {id: replace(column, origin=None) for id, column in facts.columns.items()}
+        sides.append(replace(facts, columns=columns, unique=frozenset([frozenset(columns)])))
+    conditions = [equal("a", "d"), equal("b", "e"), equal("c", "f")]
+    made = joined(*sides, "INNER", conditions, NOTHING)
+    assert q_error(made.rows, 200) <= 2
+
+
 def with_blocks(relation: Relation, size: int) -> Facts:
     return replace(relation.facts(), samples={relation.scan: blocks_of(relation, size)})
 
