@@ -19,7 +19,7 @@ from lancestat.joins import knn_join as result
 from lancestat.joins.spark import engine
 from lancestat.joins.spark import sides as opened_side
 from lancestat.joins.spark.sides import write_side
-from tests.examples import combinations
+from tests.examples import each
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
@@ -63,7 +63,7 @@ METRICS, KINDS = ("l2", "cosine", "dot"), ("inner", "left_outer")
 
 @pytest.mark.parametrize(
     ("gate", "metric", "kind", "element"),
-    combinations(GATES, METRICS, KINDS, ("float", "double")),
+    each(GATES, METRICS, KINDS, ("double", "float")),
 )
 def test_awkward_rows_have_the_neighbours_of_brute_force(
     spark: SparkSession, gate: str, metric: str, kind: str, element: str
@@ -115,11 +115,9 @@ def test_partitions_without_vectors_are_joined(spark: SparkSession) -> None:
     assert_same(rows(neighbours), joined(left, right, 2, "l2", "left_outer"))
 
 
-@pytest.mark.parametrize("kind", ["inner", "left_outer"])
-@pytest.mark.parametrize(("lefts", "rights"), [(0, 3), (3, 0), (0, 0)])
-def test_empty_sides_are_joined(spark: SparkSession, kind: str, lefts: int, rights: int) -> None:
-    left: list[Vector] = [[1.0, 2.0]] * lefts
-    right: list[Vector] = [[1.0, 2.0]] * rights
+@pytest.mark.parametrize(("sizes", "kind"), each([(0, 3), (3, 0), (0, 0)], KINDS))
+def test_empty_sides_are_joined(spark: SparkSession, sizes: tuple[int, int], kind: str) -> None:
+    left, right = ([[1.0, 2.0]] * size for size in sizes)
 
     neighbours = join(frame(spark, left), frame(spark, right), 2, join=kind)
 
@@ -293,7 +291,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sides
 
 
-@pytest.mark.parametrize(("gate", "metric", "kind"), combinations(GATES, METRICS, KINDS))
+@pytest.mark.parametrize(("gate", "metric", "kind"), each(GATES, METRICS, KINDS))
 def test_plain_parquet_on_the_right_is_searched_where_it_is(
     spark: SparkSession, tmp_path: Path, written: list[str], gate: str, metric: str, kind: str
 ) -> None:
@@ -375,9 +373,7 @@ def test_a_result_too_large_for_spark_to_hold_is_read_from_scratch(
 __all__ = ["world"]
 
 
-@pytest.mark.parametrize(
-    ("gate", "metric", "kind"), combinations(GATES, METRICS, ("inner", "left_outer"))
-)
+@pytest.mark.parametrize(("gate", "metric", "kind"), each(GATES, METRICS, KINDS))
 def test_neighbours_within_a_distance_are_those_of_brute_force(
     spark: SparkSession, gate: str, metric: str, kind: str
 ) -> None:

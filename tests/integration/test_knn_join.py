@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from lancestat.joins.search.work import (
 )
 from lancestat.joins.spark.engine import Engine
 from lancestat.spark.versions import has_nearest_by_join
-from tests.examples import combinations
+from tests.examples import combinations, each, sample
 from tests.integration.knn_oracle import (
     Row,
     Vector,
@@ -143,19 +144,17 @@ def test_awkward_rows_have_the_neighbours_of_brute_force(
     assert_distances(tables, outcome)
 
 
-@pytest.mark.parametrize(
-    "type",
-    [
-        pa.list_(pa.float16(), 5),
-        pa.list_(pa.float32(), 5),
-        pa.list_(pa.float64(), 5),
-        pa.list_(pa.float16()),
-        pa.list_(pa.float64()),
-        pa.large_list(pa.float32()),
-    ],
-    ids=str,
+TYPES = (
+    pa.list_(pa.float16(), 5),
+    pa.list_(pa.float32(), 5),
+    pa.list_(pa.float64(), 5),
+    pa.list_(pa.float16()),
+    pa.list_(pa.float64()),
+    pa.large_list(pa.float32()),
 )
-@pytest.mark.parametrize("strategy", STRATEGIES)
+
+
+@pytest.mark.parametrize(("type", "strategy"), sample(list(product(TYPES, STRATEGIES)), 9), ids=str)
 def test_every_type_of_vector_is_compared_in_float32(
     tables: Tables, strategy: str, type: pa.DataType
 ) -> None:
@@ -221,8 +220,7 @@ def test_deleted_rows_of_either_side_are_not_joined(tables: Tables) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("metric", "kind"), each(METRICS, KINDS))
 def test_joins_of_new_left_rows_equal_a_full_join(tables: Tables, metric: str, kind: str) -> None:
     rng = np.random.default_rng(3)
     type = pa.list_(pa.float32(), 3)

@@ -17,6 +17,7 @@ import lancestat
 from lancestat.errors import LancestatError
 from lancestat.joins.action import JoinAction
 from lancestat.runs.actions import Skip
+from tests.examples import sample
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
 from tests.joins.joined import in_order, vectors
@@ -228,7 +229,7 @@ def random_rows(random: np.random.Generator, name: str, keys: Sequence[Any]) -> 
     return rows.append_column("shop" if name == "v" else "store", pa.array(chosen, pa.int32()))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", sample([0, 1, 5, 2, 3, 4], 3))
 def test_histories_of_appended_rows_have_the_rows_of_a_full_join(
     world: SparkWorld, seed: int
 ) -> None:

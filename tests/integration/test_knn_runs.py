@@ -35,6 +35,7 @@ from lancestat.runs.actions import OnStage, Skip, StageProgress
 from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target
+from tests.examples import each
 from tests.integration import knn_oracle
 from tests.interpreted import INTERPRETED, short_lived
 from tests.joins.joined import JoinWorld, Row, in_order, vectors
@@ -100,8 +101,7 @@ def lines(rows: Sequence[Row]) -> list[tuple[object, float | None]]:
     return [(number, row["_distance"]) for number, (_, rows) in left_rows for row in rows]
 
 
-@pytest.mark.parametrize("format", ["lance", "parquet"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "format"), each(STRATEGIES, ["lance", "parquet"]))
 def test_changes_to_tables_are_joined(world: SparkWorld, strategy: str, format: str) -> None:
     world.declare(
         k=3, metric="l2", join="left_outer", rank=True, min_right_rows=STRATEGIES[strategy]

@@ -26,6 +26,7 @@ from lancestat.cli.main import cli
 from lancestat.joins import nearest_by
 from lancestat.joins.nearest_by import install
 from lancestat.joins.search.work import JoinRequest
+from tests.examples import combinations, each
 from tests.runs.world import write_project
 from tests.versions import needs
 
@@ -42,6 +43,7 @@ DIRECTIONS = {
     "vector_cosine_similarity": "SIMILARITY",
     "vector_inner_product": "SIMILARITY",
 }
+KINDS = ["", "LEFT OUTER"]
 Vector = Sequence[float | None] | None
 
 
@@ -190,9 +192,7 @@ def compared(session: SparkSession, text: str, k: int = 3) -> list[Any]:
     return rows
 
 
-@pytest.mark.parametrize("kind", ["", "LEFT OUTER"])
-@pytest.mark.parametrize("function", DIRECTIONS)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("function", "kind", "seed"), combinations(DIRECTIONS, KINDS, (1, 2)))
 def test_rows_with_ties_nulls_and_duplicates_are_those_of_spark(
     session: SparkSession, searches: Searches, function: str, kind: str, seed: int
 ) -> None:
@@ -201,21 +201,23 @@ def test_rows_with_ties_nulls_and_duplicates_are_those_of_spark(
     assert len(searches.requests) == 1
 
 
-@pytest.mark.parametrize("function", DIRECTIONS)
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        ("r_v", "l_v"),
-        ("transform(l_v, x -> float(x * 2))", "r_v"),
-        ("slice(l_v, 1, 4)", "transform(slice(r_v, 3, 4), x -> float(x + 1))"),
-        ("array(float(l_id), float(1))", "array(float(r_id), float(length(r_name)))"),
-        ("r_v", "cast(array(1, 0, 0, 2, 0, 1, 0, 0) AS array<float>)"),
-    ],
-    ids=["swapped", "left expression", "both sides", "of other columns", "a literal"],
-)
+EXPRESSIONS = {
+    "swapped": ("r_v", "l_v"),
+    "left expression": ("transform(l_v, x -> float(x * 2))", "r_v"),
+    "both sides": ("slice(l_v, 1, 4)", "transform(slice(r_v, 3, 4), x -> float(x + 1))"),
+    "of other columns": (
+        "array(float(l_id), float(1))",
+        "array(float(r_id), float(length(r_name)))",
+    ),
+    "a literal": ("r_v", "cast(array(1, 0, 0, 2, 0, 1, 0, 0) AS array<float>)"),
+}
+
+
+@pytest.mark.parametrize(("function", "vectors"), each(DIRECTIONS, EXPRESSIONS))
 def test_vectors_are_any_expressions_in_any_order(
-    session: SparkSession, function: str, left: str, right: str
+    session: SparkSession, function: str, vectors: str
 ) -> None:
+    left, right = EXPRESSIONS[vectors]
     views(session, floats(3, 30, 8), floats(4, 70, 8))
     assert compared(session, query(function, left=left, right=right))
 
@@ -241,8 +243,7 @@ def test_the_method_of_data_frames_is_the_same_join(session: SparkSession, kind:
     assert_same_neighbours(ours.collect(), theirs.collect(), 3)
 
 
-@pytest.mark.parametrize("sizes", [(0, 5), (5, 0), (0, 0), (5, 2)])
-@pytest.mark.parametrize("kind", ["", "LEFT OUTER"])
+@pytest.mark.parametrize(("sizes", "kind"), each([(0, 5), (5, 0), (0, 0), (5, 2)], KINDS))
 def test_sides_without_rows_and_with_fewer_than_k(
     session: SparkSession, sizes: tuple[int, int], kind: str
 ) -> None:
@@ -473,8 +474,7 @@ ON_THE_LEFT = {
 }
 
 
-@pytest.mark.parametrize("kind", ["", "LEFT OUTER"])
-@pytest.mark.parametrize("condition", ON_THE_LEFT)
+@pytest.mark.parametrize(("kind", "condition"), each(KINDS, ON_THE_LEFT))
 def test_left_rows_that_a_condition_drops_are_not_searched(
     session: SparkSession,
     monkeypatch: pytest.MonkeyPatch,

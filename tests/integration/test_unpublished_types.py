@@ -17,6 +17,7 @@ import lancestat
 from lancestat.spark.versions import has_time_type
 from lancestat.tables.statistics.column_type import KEPT_KINDS, ColumnType, Kind
 from lancestat.tables.wire import COLUMN_PREFIX
+from tests.examples import each
 from tests.filters.columns import TIME_OF_MICROS
 from tests.integration.catalyst import Catalyst, PlannedTable
 from tests.integration.planned import executed, planned, related, with_cbo
@@ -187,7 +188,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize(("query", "tried"), each(QUERIES, TRIED), indirect=["tried"])
 def test_every_query_is_planned_and_answered(views: SparkSession, tried: Tried, query: str) -> None:
     def rows_of(view: str) -> list[str]:
         source = f"(select *, {tried.column} as c from {view})"
@@ -235,7 +236,7 @@ def test_fragments_are_ruled_out(
 MIXED = ("c < {m} or k = 3", "(c < {m} and k = 1) or (c > {n} and name = 'n1')")
 
 
-@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize(("filter", "tried"), each(FILTERS, TRIED), indirect=["tried"])
 def test_the_sample_stands_in_for_what_spark_does_not_estimate(
     views: SparkSession, tried: Tried, filter: str
 ) -> None:
