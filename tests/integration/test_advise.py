@@ -25,12 +25,14 @@ from tests.runs.world import write_project
 pytestmark = pytest.mark.spark
 
 ROWS, CUSTOMERS = 4_000, 100
-ESTIMATES = ("spark.sql.ui.explainMode=cost", "spark.sql.cbo.enabled=true")
+CBO = "spark.sql.cbo.enabled=true"
+ESTIMATES = ("spark.sql.ui.explainMode=cost", CBO)
 LOGS = {
     "plain": (*ESTIMATES, "spark.eventLog.compress=false", "spark.eventLog.rolling.enabled=false"),
     "zstd": (*ESTIMATES, "spark.eventLog.compress=true", "spark.eventLog.rolling.enabled=true"),
-    "lz4": ("spark.eventLog.compress=true", "spark.eventLog.compression.codec=lz4"),
+    "lz4": (CBO, "spark.eventLog.compress=true", "spark.eventLog.compression.codec=lz4"),
     "snappy": (
+        CBO,
         "spark.eventLog.compress=true",
         "spark.eventLog.compression.codec=snappy",
         "spark.sql.adaptive.enabled=false",
@@ -56,7 +58,12 @@ def make_tables(folder: Path) -> None:
 
 
 def log_queries(folder: Path, *settings: str) -> Path:
-    """Run `logged_queries` in a process of its own, and return the folder of its log."""
+    """Run `logged_queries` in a process of its own, and return the folder of its log.
+
+    The queries are recorded in the folder's `queries`, too.
+    """
+    project = folder / "lancestat_project.yml"
+    project.write_text(project.read_text().replace("{dev: {", "{dev: {listen: queries, "))
     events = folder / "events"
     events.mkdir()
     settings = (
@@ -91,6 +98,7 @@ def test_advice_from_a_log(tmp_path: Path, how: str) -> None:
     events = log_queries(tmp_path, *LOGS[how])
     reader = read_workload([events])
     check_workload(reader, tmp_path)
+    check_recorded(reader, tmp_path)
     assert reader.left_out_words == ""
     assert reader.workload.has_estimates == (how in ("plain", "zstd"))
     check_advice(Project.load(tmp_path), events)
@@ -111,24 +119,21 @@ def uses(reader: LogReader) -> object:
     return workload.queries, columns, sets, joins
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [ESTIMATES, (ESTIMATES[1], "spark.sql.adaptive.enabled=false", "stop=false")],
-    ids=["stopped", "left"],
-)
-def test_sessions_record_what_event_logs_have(tmp_path: Path, settings: tuple[str, ...]) -> None:
+def test_sessions_that_are_left_record_what_event_logs_have(tmp_path: Path) -> None:
     make_tables(tmp_path)
-    project = tmp_path / "lancestat_project.yml"
-    declared = project.read_text()
-    project.write_text(declared.replace("{dev: {", "{dev: {listen: queries, "))
-    [events] = log_queries(tmp_path, *settings).iterdir()
-    [recorded] = (tmp_path / "queries").iterdir()
-    logged, own = read_workload([events]), read_workload([recorded])
+    events = log_queries(tmp_path, CBO, "spark.sql.adaptive.enabled=false", "stop=false")
+    check_recorded(read_workload([events]), tmp_path)
+
+
+def check_recorded(logged: LogReader, folder: Path) -> None:
+    """What a session has recorded itself is what its event log has."""
+    [recorded] = (folder / "queries").iterdir()
+    own = read_workload([recorded])
     assert uses(own) == uses(logged)
     assert own.left_out_words == ""
     assert own.workload.has_estimates
     assert b"SECRET" not in recorded.read_bytes()
-    advice = Project.load(tmp_path).advise(min_q_error=1)
+    advice = Project.load(folder).advise(min_q_error=1)
     assert (advice.logs, advice.queries, advice.has_estimates) == (1, 5, True)
     assert Change.GROUP in {proposal.change for proposal in advice.proposals}
 

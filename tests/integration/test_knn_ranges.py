@@ -168,16 +168,19 @@ def test_every_pair_within_the_distance_is_found(
     assert_same(ours, wanted)
 
 
-@pytest.mark.parametrize(("width", "most"), [(1, 1), (2, 50), (64, 1 << 20), (5000, 1)])
-@pytest.mark.parametrize("kind", ["plain", "self", "once"])
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    each([(1, 1), (2, 50), (64, 1 << 20), (5000, 1)], ["once", "self", "plain"]),
+)
 def test_rows_are_found_whatever_is_held_at_once(
-    tmp_path: Path, width: int, most: int, kind: str
+    tmp_path: Path, sizes: tuple[int, int], kind: str
 ) -> None:
     from lancestat.joins.spark.cells import ChunkCell, ExactCells
     from lancestat.joins.spark.job import RadiusSearch
     from lancestat.joins.spark.reader import VectorReader
     from lancestat.joins.spark.sides import opened_table
 
+    width, most = sizes
     rows = clustered(300, 3)
     values: list[Any] = [None if at % 17 == 5 else row.tolist() for at, row in enumerate(rows)]
     table = pa.table({"id": range(300), "v": pa.array(values, pa.list_(pa.float32(), 8))})

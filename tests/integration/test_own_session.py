@@ -30,15 +30,14 @@ sys.version_info = Version(3, 99, 0, "final", 0)
 """
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> Path:
-    """The folder of a `python3` that has no packages."""
-    command = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")]
+def bare(folder: Path) -> Path:
+    """Make a `python3` that has no packages, and return its folder."""
+    command = [sys.executable, "-m", "venv", "--without-pip", str(folder / "bare")]
     subprocess.run(command, check=True)
-    return tmp_path / "bare" / "bin"
+    return folder / "bare" / "bin"
 
 
-def ended(folder: Path, path: Path, *settings: str, **variables: str) -> Any:
+def ended(folder: Path, path: Path, *settings: str) -> list[Any]:
     """Run the script in a Python that is named by its path, as `venv/bin/python script.py`."""
     lance.write_dataset(orders(0, 100), folder / "orders.lance", max_rows_per_file=25)
     write_project(folder, "orders", min_bytes="1B")
@@ -53,7 +52,6 @@ def ended(folder: Path, path: Path, *settings: str, **variables: str) -> Any:
             **short_lived(),
             "PATH": os.pathsep.join([str(path), kept["PATH"]]),
             "PYTHONPATH": os.pathsep.join(name for name in modules if name != str(REPOSITORY)),
-            **variables,
         },
         capture_output=True,
         text=True,
@@ -62,7 +60,8 @@ def ended(folder: Path, path: Path, *settings: str, **variables: str) -> Any:
     )
     assert completed.returncode == 0, completed.stderr[-4_000:]
     # The JVM may write to stdout, too, such as that it cannot use an archive of classes.
-    return json.loads(completed.stdout.splitlines()[-1])
+    found: list[Any] = json.loads(completed.stdout.splitlines()[-1])
+    return found
 
 
 EXPECTED: dict[str, Any] = {
@@ -73,34 +72,38 @@ EXPECTED: dict[str, Any] = {
 }
 
 
-def test_own_functions_run_in_the_python_that_runs_lancestat(tmp_path: Path, bare: Path) -> None:
-    assert ended(tmp_path, bare) == {**EXPECTED, "left alone": "python3"}
+def test_own_functions_run_in_the_python_that_runs_lancestat(tmp_path: Path) -> None:
+    assert ended(tmp_path, bare(tmp_path)) == [{**EXPECTED, "left alone": "python3"}]
 
 
-def test_the_python_that_a_setting_names_is_the_one(tmp_path: Path, bare: Path) -> None:
-    [[_, status, error]] = ended(tmp_path, bare, f"spark.pyspark.python={bare}/python3")["run"]
-    assert status == "error"
-    assert f"run {bare}/python3, which has no module 'lancestat'" in error
-
-
-def test_a_python_without_lancestat_is_named_with_what_mends_it(tmp_path: Path, bare: Path) -> None:
-    [[_, status, error]] = ended(tmp_path, bare, PYSPARK_PYTHON=f"{bare}/python3")["run"]
-    assert status == "error"
-    assert error.startswith("LS537 ")
-    message, hint = error.split("\n")
-    assert f"Spark's workers run {bare}/python3, which has no module 'lancestat'" in message
-    assert f"lancestat runs in {sys.executable}" in message
-    assert hint.strip() == f"hint: before Spark starts: export PYSPARK_PYTHON={sys.executable}"
-
-
-def test_another_minor_version_is_named_in_two_lines(tmp_path: Path, bare: Path) -> None:
-    packages = sysconfig.get_path("purelib", vars={"base": str(bare.parent)})
+def test_another_python_is_named_with_what_mends_it(tmp_path: Path) -> None:
+    """Of a setting or of a variable; without lancestat, or of another minor version."""
+    path, other = bare(tmp_path), bare(tmp_path / "other")
+    packages = sysconfig.get_path("purelib", vars={"base": str(other.parent)})
     Path(packages, "sitecustomize.py").write_text(_OF_ANOTHER_VERSION)
-    [[_, status, error]] = ended(tmp_path, bare, PYSPARK_PYTHON=f"{bare}/python3")["run"]
-    assert status == "error"
-    assert error.startswith("LS545 ")
-    message, hint = error.split("\n")
+    set, without, older = (
+        found["run"][0]
+        for found in ended(
+            tmp_path,
+            path,
+            f"spark.pyspark.python={path}/python3",
+            f"PYSPARK_PYTHON={path}/python3",
+            f"PYSPARK_PYTHON={other}/python3",
+        )
+    )
+    assert {status for _, status, _ in (set, without, older)} == {"error"}
+    assert f"run {path}/python3, which has no module 'lancestat'" in set[2]
+    export = f"hint: before Spark starts: export PYSPARK_PYTHON={sys.executable}"
+
+    message, hint = without[2].split("\n")
+    assert message.startswith("LS537 ")
+    assert f"Spark's workers run {path}/python3, which has no module 'lancestat'" in message
+    assert f"lancestat runs in {sys.executable}" in message
+    assert hint.strip() == export
+
+    message, hint = older[2].split("\n")
+    assert message.startswith("LS545 ")
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert f"Spark's workers run Python 3.99 ({bare}/python3)" in message
+    assert f"Spark's workers run Python 3.99 ({other}/python3)" in message
     assert f"lancestat runs in Python {ours} ({sys.executable})" in message
-    assert hint.strip() == f"hint: before Spark starts: export PYSPARK_PYTHON={sys.executable}"
+    assert hint.strip() == export
