@@ -52,8 +52,9 @@ def process(command: Sequence[str], folder: Path) -> Ended:
 
 
 def median_seconds(command: Sequence[str], folder: Path, runs: int) -> float:
-    """The median of several runs, after one that warms the caches."""
-    process(command, folder)
+    """The median of several runs, after one that warms the caches; or the seconds of one."""
+    if runs > 1:
+        process(command, folder)
     return statistics.median(process(command, folder).seconds for _ in range(runs))
 
 

@@ -17,6 +17,8 @@ import lance
 import pyarrow as pa
 import pytest
 
+from tests.examples import each
+
 EVIL = "red\x1b[31m\x9b2J\u202e"
 ASCII = {"PYTHONUTF8": "0", "LC_ALL": "C"}
 PROJECT = "name: shop\ntargets: {dev: {state: state}}\n"
@@ -44,6 +46,34 @@ def lancestat(
     return subprocess.run(
         command, cwd=folder, env=variables, stdout=stdout, stderr=subprocess.PIPE, timeout=300
     )
+
+
+# Commands in the words after the first, one after the other, with the first word between them.
+SEVERAL = """
+import shlex, sys
+from lancestat.cli.main import main
+separator, *commands = sys.argv[1:]
+for command in commands:
+    sys.argv = ["lancestat", *shlex.split(command)]
+    try:
+        main()
+    except SystemExit as ended:
+        print(f"{ended.code or 0}{separator}", end="", flush=True)
+"""
+SEPARATOR = "-- the next --"
+
+
+def in_each_form(folder: Path, command: str, **environment: str) -> dict[str, tuple[int, bytes]]:
+    """Return exit codes and output of a command in text, JSON and CSV, by one process."""
+    forms = ("text", "json", "csv")
+    commands = [f"{command} --output {form}" for form in forms]
+    ended = subprocess.run(
+        [sys.executable, "-c", SEVERAL, SEPARATOR, *commands],
+        cwd=folder, env={**os.environ, **environment}, capture_output=True, timeout=300,
+    )  # fmt: skip
+    *printed, rest = ended.stdout.split(SEPARATOR.encode())
+    assert not rest, ended.stderr
+    return {form: (int(text[-1:]), text[:-1]) for form, text in zip(forms, printed, strict=True)}
 
 
 def on_terminal(folder: Path, *args: str) -> bytes:
@@ -99,29 +129,26 @@ def plain(shop: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("form", ["text", "json", "csv"])
-def test_an_encoding_without_a_character_is_no_failure(form: str, plain: Path) -> None:
-    result = lancestat(plain, "show", "t", "--output", form, PYTHONIOENCODING="latin-1")
-    assert result.returncode == 0, result.stderr
-    text = result.stdout.decode("latin-1")
-    if form == "json":
-        assert {EVIL, "größe", "漢"} <= set(json.loads(text)["columns"])
-    else:
-        assert "größe" in text
-        assert "\\u6f22" in text
+def test_an_encoding_without_a_character_is_no_failure(plain: Path) -> None:
+    for form, (code, printed) in in_each_form(plain, "show t", PYTHONIOENCODING="latin-1").items():
+        text = printed.decode("latin-1")
+        assert code == 0, text
+        if form == "json":
+            assert {EVIL, "größe", "漢"} <= set(json.loads(text)["columns"])
+        else:
+            assert "größe" in text
+            assert "\\u6f22" in text
 
 
-@pytest.mark.parametrize("form", ["text", "json", "csv"])
-def test_ascii_is_taken_for_utf8(form: str, plain: Path) -> None:
+def test_ascii_is_taken_for_utf8(plain: Path) -> None:
     """PYTHONUTF8=0 keeps Python from doing that itself in the locale C."""
-    result = lancestat(plain, "show", "t", "--output", form, **ASCII)
-    assert result.returncode == 0, result.stderr
-    text = result.stdout.decode("utf-8")
-    assert "漢" in (json.loads(text)["columns"] if form == "json" else text)
+    for form, (code, printed) in in_each_form(plain, "show t", **ASCII).items():
+        text = printed.decode("utf-8")
+        assert code == 0, text
+        assert "漢" in (json.loads(text)["columns"] if form == "json" else text)
 
 
-@pytest.mark.parametrize("name", ["show", "plan"])
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(("form", "name"), each(["text", "json"], ["show", "plan"]))
 def test_a_folder_that_python_cannot_name_says_what_to_set(
     form: str, name: str, shop: Path
 ) -> None:

@@ -30,6 +30,7 @@ from lancestat.runs.result import NodeResult, RunResult, Status
 from lancestat.spec.budget import NO_BUDGET, Budget
 from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanRange, ScanTask
 from lancestat.tables.wire import unstamped
+from tests.examples import examples
 from tests.runs.world import orders, write_project
 
 
@@ -140,7 +141,7 @@ def test_a_first_analysis_goes_on_fragment_by_fragment(tmp_path: Path) -> None:
     share=st.floats(0.05, 1.2),
     data=st.data(),
 )
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_run_reads_more_than_its_budget_and_in_the_end_all_is_as_without(
     tmp_path_factory: pytest.TempPathFactory,
     sizes: Sequence[Sequence[int]],

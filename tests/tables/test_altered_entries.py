@@ -19,6 +19,7 @@ from lancestat.tables.wire import (
     WRITER,
     GuardReason,
 )
+from tests.examples import each
 from tests.runs.world import World, orders
 from tests.state.fresh import FreshState
 from tests.tables.test_incremental import check_converged, settle
@@ -147,8 +148,7 @@ def test_entries_without_any_mark_are_known_by_the_state(world: World) -> None:
     assert world.published()[MINIMUM] == "0"
 
 
-@pytest.mark.parametrize("keeps_state", [True, False])
-@pytest.mark.parametrize("end", [-1, 14, 9, 0])
+@pytest.mark.parametrize(("end", "keeps_state"), each([-1, 14, 9, 0], [True, False]))
 def test_a_mark_that_was_cut_belongs_to_altered_entries(
     world: World, end: int, keeps_state: bool
 ) -> None:

@@ -20,6 +20,7 @@ from lancestat.tables.action import TableAction
 from lancestat.tables.relations import KeyStatus
 from lancestat.tables.stored import table_records
 from lancestat.tables.wire import JOINT_PREFIX, JointStatistics, decode_statistics, unknown_keys
+from tests.examples import each
 from tests.runs.world import World, orders
 from tests.state.fresh import FreshState
 from tests.tables.test_incremental import (
@@ -97,30 +98,29 @@ def grouped(world: World) -> World:
     return world
 
 
-@pytest.mark.parametrize("publish", Publish)
-@pytest.mark.parametrize(
-    ("change", "fragments"),
-    [
-        (append, 1),
-        (call("delete", "o_id = 30"), 1),
-        (call("delete", "o_id < 25"), 0),
-        (call("update", {"o_total": "7"}, where="o_id = 3"), 2),
-        (merge_insert, 2),
-        (overwrite, 2),
-        (call("truncate_table"), 0),
-        (call("add_columns", {"b": "o_id * 2"}), 4),
-        (compact, 0),
-        (append_and_compact, None),
-        (call("create_scalar_index", "o_id", "BTREE"), 0),
-        (call("alter_columns", {"path": "o_id", "name": "o_id"}), 0),
-    ],
-)
+CHANGES: list[tuple[Callable[[World], object], int | None]] = [
+    (append, 1),
+    (call("delete", "o_id = 30"), 1),
+    (call("delete", "o_id < 25"), 0),
+    (call("update", {"o_total": "7"}, where="o_id = 3"), 2),
+    (merge_insert, 2),
+    (overwrite, 2),
+    (call("truncate_table"), 0),
+    (call("add_columns", {"b": "o_id * 2"}), 4),
+    (compact, 0),
+    (append_and_compact, None),
+    (call("create_scalar_index", "o_id", "BTREE"), 0),
+    (call("alter_columns", {"path": "o_id", "name": "o_id"}), 0),
+]
+
+
+@pytest.mark.parametrize(("change_and_fragments", "publish"), each(CHANGES, Publish))
 def test_a_change_reads_only_what_is_new(
     grouped: World,
+    change_and_fragments: tuple[Callable[[World], object], int | None],
     publish: Publish,
-    change: Callable[[World], object],
-    fragments: int | None,
 ) -> None:
+    change, fragments = change_and_fragments
     grouped.publish = publish
     settle(grouped)
     check_rows(grouped)
