@@ -24,6 +24,7 @@ from tests.catalogs.serving import served
 from tests.catalogs.shops import SERVING, Shop
 from tests.catalogs.test_managed import KILLED as KILLED_RUN
 from tests.catalogs.test_managed import REPOSITORY, shop
+from tests.examples import combinations
 from tests.interpreted import short_lived
 from tests.joins.search.results import NO_LINES, SCHEMA, rows, table
 
@@ -137,8 +138,15 @@ def check_whole(shop: Shop) -> None:
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("when", ["before the commit", "after the commit"])
-@pytest.mark.parametrize("change", ["create", "replace", "append"])
+@pytest.mark.parametrize(
+    ("shop", "change", "when"),
+    combinations(
+        ["dir", "serving"],
+        ["create", "replace", "append"],
+        ["before the commit", "after the commit"],
+    ),
+    indirect=["shop"],
+)
 def test_a_join_killed_around_its_commit_is_mended_by_the_next(
     shop: Shop, change: str, when: str
 ) -> None:

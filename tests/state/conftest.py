@@ -127,11 +127,6 @@ def few_runs_kept(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.fixture
-def lance_state(folder: Path) -> LanceState:
-    return open_state(str(folder))
-
-
-@pytest.fixture
 def make_state(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> Iterator[Callable[[], LanceState]]:

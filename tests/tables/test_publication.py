@@ -39,11 +39,6 @@ ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 FOREIGN = {"user.key": "v", "lance.other": "9", "lancestat.note": "n"}
 
 
-def is_prompt(landing: CommitOutcome) -> bool:
-    """Whether the change made the next version."""
-    return isinstance(landing, Landed) and not landing.is_late
-
-
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     """A table of three rows with an index, schema metadata and foreign config keys."""
