@@ -29,7 +29,7 @@ from lancestat.runs.result import RunResult, Status
 from lancestat.spec.model import KnnJoin, KnnSide, Table
 from lancestat.state.store import open_state
 from lancestat.state.values import RunRecord
-from tests.examples import examples
+from tests.examples import each, examples
 from tests.joins.joined import JoinWorld, for_parquet, vectors
 from tests.joins.local import LocalWorld
 from tests.joins.records import join_records
@@ -106,18 +106,17 @@ NO_LESS = "so many rows have changed that joining all of them is no more work"
 IN_PLACE = "rows have changed where they are, or have come back"
 
 
-@pytest.mark.parametrize("side", ["l", "r"])
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ("compact", NO_LESS),
-        ("overwrite", NO_LESS),
-        ("recreate", IN_PLACE),
-        ("restore", IN_PLACE),
-        ("rewrite", IN_PLACE),
-    ],
-)
-def test_other_changes_join_in_full(local: LocalWorld, side: str, change: str, why: str) -> None:
+WHY_IN_FULL = {
+    "compact": NO_LESS,
+    "overwrite": NO_LESS,
+    "recreate": IN_PLACE,
+    "restore": IN_PLACE,
+    "rewrite": IN_PLACE,
+}
+
+
+@pytest.mark.parametrize(("change", "side"), each(WHY_IN_FULL, ["l", "r"]))
+def test_other_changes_join_in_full(local: LocalWorld, side: str, change: str) -> None:
     local.converge()
     dataset = lance.dataset(local.uri(side))
     dataset.delete("id = 4")
@@ -140,7 +139,7 @@ def test_other_changes_join_in_full(local: LocalWorld, side: str, change: str, w
     action = local.planned()
     name = {"l": "left", "r": "right"}[side]
     assert action.reasons == (Reason.INPUT_CHANGED,)
-    assert action.notes == (f"the {name} side has changed", why)
+    assert action.notes == (f"the {name} side has changed", WHY_IN_FULL[change])
     local.converge()
     assert local.scopes == ["full"]
 
@@ -199,8 +198,10 @@ def test_neighbours_that_go_while_a_join_runs_are_not_missed(local: LocalWorld) 
     assert local.scopes == ["changed", "full"]
 
 
-@pytest.mark.parametrize("side", ["l", "r"])
-@pytest.mark.parametrize("change", ["index", "config", "add column", "drop column", "other values"])
+@pytest.mark.parametrize(
+    ("change", "side"),
+    each(["index", "config", "add column", "drop column", "other values"], ["l", "r"]),
+)
 def test_commits_that_keep_rows_and_columns_are_skipped(
     world: JoinWorld, side: str, change: str
 ) -> None:
