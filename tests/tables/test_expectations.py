@@ -136,7 +136,9 @@ def tables(draw: st.DrawFn) -> tuple[Rows, st.SearchStrategy[Any]]:
 @st.composite
 def checks(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> Check:
     plain = values.filter(lambda value: value == value and value not in (math.inf, -math.inf))
-    low, high = draw(st.none() | plain), draw(st.none() | plain)
+    # What is declared has one of them.
+    low = draw(st.none() | plain)
+    high = draw(plain if low is None else st.none() | plain)
     fewest, most = draw(st.none() | st.integers(0, 6)), draw(st.none() | st.integers(0, 6))
     made: Sequence[Check] = [
         NotNull(column="v"),
