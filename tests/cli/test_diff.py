@@ -106,10 +106,10 @@ def test_lance_is_loaded_only_to_open_datasets_and_spark_is_never_started(projec
     repository = project.parent / "wider"
     shutil.copytree(project, repository)
     write(repository, {"specs/shop.yml": LOOSE.replace("[a, b]", "[a, b, c]")})
-    compare = ("--project-dir", str(repository), "diff", "main")
-    loosened = loaded(COMMAND, ["diff", "main"], project)
-    unopened = loaded(COMMAND, [*compare, "--no-datasets"], project)
-    opened = loaded(COMMAND, compare, project)
+    compare = f"--project-dir {repository} diff main"
+    loosened = loaded(COMMAND, ["diff main"], project)
+    unopened = loaded(COMMAND, [f"{compare} --no-datasets"], project)
+    opened = loaded(COMMAND, [compare], project)
     assert loosened.isdisjoint(engines | readers)
     assert unopened.isdisjoint(engines | readers)
     assert "lance" in opened
