@@ -208,9 +208,9 @@ HELD_PAIRS, _HELD_ROWS = 1 << 20, 512
 TILE_ROWS = 4096
 # Bounds that leave more than k of so many rows to each query are of little use.
 _RULED_OUT_ROWS = 1024
-# Products of a query are folded about so many times, to at least so many times k places. The k-th
-# of the greatest products at these places is reached by few more than k rows.
-_FOLDS, _SPREAD = 16, 4
+# Products of a query are folded to so many places, and to at least so many times k. The k-th of the
+# greatest products at these places is reached by few more than k rows.
+_PLACES, _SPREAD = 256, 4
 # A nearness of at least zero is within the threshold.
 _ZERO = np.float32(0)
 LAST = np.iinfo(np.int64).max
@@ -395,7 +395,7 @@ class _HeldProducts:
 
 def _fold_width(rows: int, k: int) -> int:
     """Return how many products are a fold. It is odd, since what rows repeat may have a period."""
-    return min(max(_SPREAD * k, -(-rows // _FOLDS)), rows) | 1
+    return min(max(_SPREAD * k, _PLACES), rows) | 1
 
 
 def held_products(rows: int, k: int) -> int:
