@@ -146,11 +146,19 @@ class ClassicJobs:
         listener: Listener[Report] | None = None,
     ) -> list[Result]:
         """Run a task for each item, and another for each number; results come in any order."""
+
+        def merged(pairs: Iterable[tuple[int, Value]]) -> Iterator[tuple[Result, Sequence[Report]]]:
+            held: dict[int, Value] = {}
+            for number, value in pairs:
+                held[number] = merging.merge(held[number], value) if number in held else value
+            return merging.task(held.items())
+
         rdd = self._context.parallelize(items, len(items))
         rdd = rdd.mapPartitions(self._reporting(task, listener))
         with own_python(self.spark):
-            rdd = rdd.reduceByKey(merging.merge, merging.groups)
-        return self._collected(rdd.mapPartitions(self._reporting(merging.task, listener)))
+            # Not `reduceByKey`: it compresses what large workers hold, and writes it to disk.
+            rdd = rdd.partitionBy(merging.groups)
+        return self._collected(rdd.mapPartitions(self._reporting(merged, listener)))
 
     def _collected(self, rdd: RDD[Result]) -> list[Result]:
         with own_python(self.spark):
