@@ -5,8 +5,8 @@
 
 Each turn updates a share of the rows of both tables with other vectors, runs the join, which brings
 its result up to date, and then joins in full. Runs are whole ones, from the plan to the record, in
-a session that is warm, and medians of three turns after one that warms up. Both results of the last
-turn have the same rows.
+a session that is warm, and medians of three turns after one that warms up, by the clock and in
+processor time of all processes together. Both results of the last turn have the same rows.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import lance
 import numpy as np
 import pyarrow as pa
-from measure import spark_parser, timed
+from measure import processes, spark_parser, timed
+from pyspark.sql import SparkSession
 
 from lancestat import Project
 from lancestat.joins.action import join_figures
@@ -28,6 +30,7 @@ from lancestat.spec.model import Target
 
 DIMENSION, K = 128, 10
 SIDES = ("queries", "items")
+Costs = Sequence[float]
 
 
 def table(ids: np.ndarray, chosen: np.random.Generator) -> pa.Table:
@@ -59,9 +62,20 @@ def result(folder: Path) -> list[tuple[int, int, float]]:
     return sorted(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-def show(name: str, value: float) -> None:
-    """One line of the result."""
-    print(f"{name:<60} {value:>10.3f}", flush=True)
+def run(
+    made: Project, spark: SparkSession, *, full_refresh: bool = False
+) -> tuple[Costs, str | None]:
+    """Run the join; return seconds by the clock and of all processors, and the join's scope."""
+    before = sum(process.cpu_seconds for process in processes())
+    clock, done = timed(lambda: made.run(full_refresh=full_refresh, session=spark))
+    assert done.ok, done.nodes[0].text
+    costs = clock, sum(process.cpu_seconds for process in processes()) - before
+    return costs, join_figures(done.nodes[0]).scope
+
+
+def show(name: str, values: Costs) -> None:
+    """One line of the result: by the clock, and in processor time."""
+    print(f"{name:<60} {values[0]:>10.3f} {values[1]:>10.3f}", flush=True)
 
 
 def main() -> None:
@@ -79,26 +93,27 @@ def main() -> None:
         made = project(folder, arguments.cores)
         target = Target("dev", name, spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
-        assert made.run(session=spark).ok
+        run(made, spark)
         updates, wholes = [], []
         for _ in range(arguments.runs + 1):
             for side in SIDES:
                 ids = chosen.choice(rows, int(rows * arguments.share), replace=False)
                 merge = lance.dataset(str(folder / f"{side}.lance")).merge_insert("id")
                 merge.when_matched_update_all().execute(table(ids, chosen))
-            seconds, run = timed(lambda: made.run(session=spark))
-            assert join_figures(run.nodes[0]).scope == "changed", run.nodes[0].text
-            updates.append(seconds)
+            costs, scope = run(made, spark)
+            assert scope == "changed", scope
+            updates.append(costs)
             updated = result(folder)
-            seconds, run = timed(lambda: made.run(full_refresh=True, session=spark))
-            assert run.ok, run.nodes[0].text
-            wholes.append(seconds)
+            wholes.append(run(made, spark, full_refresh=True)[0])
         assert result(folder) == updated
         spark.stop()
-    update, whole = (statistics.median(seconds[1:]) for seconds in (updates, wholes))
+    update, whole = (
+        tuple(statistics.median(kind) for kind in zip(*costs[1:], strict=True))
+        for costs in (updates, wholes)
+    )
     show(f"joining {rows:,} x {rows:,} rows in full, s", whole)
     show(f"{arguments.share:.1%} of both sides updated, s", update)
-    show("share", update / whole)
+    show("share", [some / all for some, all in zip(update, whole, strict=True)])
 
 
 if __name__ == "__main__":
