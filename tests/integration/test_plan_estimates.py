@@ -371,6 +371,25 @@ def test_declared_common_values_say_how_often_values_occur(
     session.catalog.dropTempView("events")
 
 
+@pytest.mark.parametrize("condition", ["day in (101, 130)", "day between 110 and 112"])
+def test_common_values_and_histograms_of_the_fragments_that_are_read(
+    tmp_path: Path, session: SparkSession, condition: str
+) -> None:
+    # Of 260 equally frequent days no 100 are common; the sample has few rows of any.
+    days = pa.table({"day": np.arange(260).repeat(3_000)})
+    lance.write_dataset(days, tmp_path / "stock.lance", max_rows_per_file=3_000 * 65)
+    declared = {"name": "stock", "uri": "stock.lance", "histogram": True, "common_values": 100}
+    project = write_project(tmp_path, declared)
+    project.run().raise_for_status()
+    for key, value in CONF.items():
+        session.conf.set(key, value)
+    project.attach(session)
+    rows = session.sql(f"select * from stock where {condition}")
+    true = rows.count()
+    assert true / 1.5 <= max(estimates(rows)["Filter"]) <= true * 1.5
+    session.catalog.dropTempView("stock")
+
+
 def test_a_proven_reference_leaves_no_row_without_partner(
     tmp_path: Path, session: SparkSession
 ) -> None:

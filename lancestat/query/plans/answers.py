@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lancestat.query.estimates import ColumnEstimate, column_estimates, remaining_fragments
+from lancestat.query.fragments import FragmentStatistics, RemainingFragments
 from lancestat.query.plans.cardinality import Estimator
 from lancestat.query.plans.facts import ColumnFacts, Facts, Origin, snapped
 from lancestat.query.plans.frequencies import Frequencies
@@ -113,7 +114,7 @@ class PlanAnswers:
         if table.histogram or any(table.has_common_values([name]) for name in estimates):
             table.fragments.load(estimates)
         columns = {
-            id: _column(table, index, name, column, rows)
+            id: _column(table, table.fragments if left is None else left, index, name, column, rows)
             for id, name in names.items()
             if (column := estimates.get(name)) is not None and column.distinct is not None
         }
@@ -130,7 +131,7 @@ class PlanAnswers:
             columns,
             frozenset(unique),
             samples,
-            groups=_groups(table, ids),
+            groups=_groups(table, ids) if left is None else {},
         )
 
 
@@ -168,14 +169,19 @@ def _groups(table: ReadTable, ids: Mapping[str, str]) -> Mapping[tuple[str, ...]
 
 
 def _column(
-    table: ReadTable, index: int, name: str, column: ColumnEstimate, rows: int
+    table: ReadTable,
+    fragments: FragmentStatistics | RemainingFragments,
+    index: int,
+    name: str,
+    column: ColumnEstimate,
+    rows: int,
 ) -> ColumnFacts:
     type = table.types[name]
     nulls = (column.nulls or 0) / rows if rows else 0.0
     present = rows * (1 - nulls)
     distinct = max(1.0, snapped(float(column.distinct or 0), present))
     has_common = table.has_common_values([name])
-    partial = table.fragments.partial(name) if table.histogram or has_common else None
+    partial = fragments.partial(name) if table.histogram or has_common else None
     return ColumnFacts(
         distinct,
         nulls,
