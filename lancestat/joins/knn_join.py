@@ -181,38 +181,41 @@ def knn_join(
             are not.
         RunError: There is no scratch, or Spark failed.
     """
-    for name, side in (("left", left), ("right", right)):
-        check(name, side, hasattr(side, "sparkSession"), "a DataFrame")
-    for name, columns in (("select_left", select_left), ("select_right", select_right)):
-        check(name, columns, not isinstance(columns, str), "a list of names")
-    spark = left.sparkSession
+    _check_sides(left, right, select_left, select_right)
+    keys = _keys(on)
     request = _request(
         k, metric, join, mode, nprobes, recall, max_distance, max_pairs, min_right_rows, rank
     )
+    asked = self_pairs(_word(Pairs, "pairs", pairs).value, excludes_self=exclude_self)
+    if asked is not None:
+        _check_same(left, right, left_vector, right_vector, exclude_self=exclude_self)
+    request = replace(request, has_keys=bool(keys), self_pairs=asked)
     on_left = tuple(left.columns if select_left is None else select_left)
     on_right = tuple(right.columns if select_right is None else select_right)
-    names = output_names(on_left, on_right, with_rank=rank)
-    types = [*_types(left, on_left, "left"), *_types(right, on_right, "right")]
-    options = dict(storage_options or {})
-    root = scratch_root(scratch, spark)
-    uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
-    keys = _keys(on)
-
-    pairs = _word(Pairs, "pairs", pairs).value
-    request = replace(
-        request, has_keys=bool(keys), self_pairs=self_pairs(pairs, excludes_self=exclude_self)
-    )
-    if request.self_pairs is not None:
-        _check_same(left, right, left_vector, right_vector, exclude_self=exclude_self)
     sides = (
-        SideSource(left_vector, on_left, keys=tuple(left for left, _ in keys)),
-        SideSource(right_vector, on_right, keys=tuple(right for _, right in keys)),
+        SideSource(left_vector, on_left, keys=tuple(key for key, _ in keys)),
+        SideSource(right_vector, on_right, keys=tuple(key for _, key in keys)),
     )
+    return _joined(left, right, request, sides, scratch, dict(storage_options or {}))
+
+
+def _joined(
+    left: DataFrame,
+    right: DataFrame,
+    request: JoinRequest,
+    sides: tuple[SideSource, SideSource],
+    scratch: str | None,
+    options: Mapping[str, str],
+) -> DataFrame:
+    """Run a join, and return its result with the names and types of the sides' columns."""
+    on_left, on_right = (side.select or () for side in sides)
+    names = output_names(on_left, on_right, with_rank=request.with_rank)
+    types = [*_types(left, on_left, "left"), *_types(right, on_right, "right")]
+    spark = left.sparkSession
+    engine = Engine(spark, scratch_root(scratch, spark), uuid.uuid4().hex, UriOptions(options))
+    uri = f"{_results(spark, engine.scratch_root, options)}/{uuid.uuid4().hex}.lance"
     work = JoinWork("knn_join", request, *sides, OutputFormat.LANCE, uri)
-    frames = {"left": left, "right": right}
-    run_join(
-        Engine(spark, root, uuid.uuid4().hex, UriOptions(options)), work, frames, _numbered(names)
-    )
+    run_join(engine, work, {"left": left, "right": right}, _numbered(names))
     rows, _ = rows_and_place(spark, uri, options)
     return _typed(rows, names.all, types)
 
@@ -313,6 +316,13 @@ def _recall(mode: Mode, nprobes: int | None, recall: float | None) -> float | No
         is_right = is_number(recall) and 0 < recall <= 1
         check("recall", recall, is_right, "a number above 0 and at most 1")
     return recall
+
+
+def _check_sides(left: DataFrame, right: DataFrame, *selected: Sequence[str] | None) -> None:
+    for name, side in (("left", left), ("right", right)):
+        check(name, side, hasattr(side, "sparkSession"), "a DataFrame")
+    for name, columns in zip(("select_left", "select_right"), selected, strict=True):
+        check(name, columns, not isinstance(columns, str), "a list of names")
 
 
 def _check_same(
