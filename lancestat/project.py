@@ -730,10 +730,12 @@ class Project:
         check_whole("min_queries", min_queries, 1)
         is_factor = is_number(min_q_error) and min_q_error >= 1
         check("min_q_error", min_q_error, is_factor, "a number, 1 or more")
+        logs = logs_of(paths, self.spec.target)
+        # What sources find is known to the observer then.
         self._discovered()
         return advise(
             self._observer(),
-            logs_of(paths, self.spec.target),
+            logs,
             min_queries=min_queries,
             min_q_error=min_q_error,
         )
@@ -822,6 +824,8 @@ class Project:
         )
 
     def _uses(self) -> Mapping[str, int]:
+        if self.spec.target.query_log is None:
+            return {}
         from lancestat.query.workload.tables import recorded_uses
 
         return recorded_uses(self.spec)

@@ -137,6 +137,8 @@ def bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | None
 
 def _unscaled_values(decimals: pa.Decimal128Array) -> list[int | None]:
     """Return decimals without their points, of which the lower half has all digits."""
+    if not len(decimals):
+        return []
     halves = np.frombuffer(decimals.buffers()[1], "<i8")[2 * decimals.offset :: 2]
     values: list[int | None] = halves[: len(decimals)].tolist()
     if decimals.null_count:

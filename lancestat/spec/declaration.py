@@ -277,10 +277,10 @@ def key_fields(resource: type[Declared]) -> tuple[KeyField, ...]:
     return tuple(field for field in declared if field.keys)
 
 
-def same_key(resource: type[Declared], name: str, **options: Any) -> Any:
+def same_key(resource: type[Declared], name: str) -> Any:
     """Return a field with the keys and the default that another resource has for it."""
     [declared] = [declared for declared in key_fields(resource) if declared.name == name]
-    return keys(*declared.keys, default_factory=lambda: declared.default, **options)
+    return keys(*declared.keys, default_factory=lambda: declared.default)
 
 
 def default_of(resource: type[Declared], name: str) -> Any:

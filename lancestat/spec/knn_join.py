@@ -224,7 +224,7 @@ def _output(form: str, about: str) -> Key:
 
 
 class WritesRows:
-    """A node whose runs make the rows of a dataset, and write no other."""
+    """A node whose output is a dataset, which its runs write."""
 
     __slots__ = ()
     output_uri: str

@@ -50,7 +50,7 @@ class RunningMerge:
             self._parts = [merge(self._parts)]
 
     def settle(self) -> None:
-        """Merge the parts so far, of which one is held then."""
+        """Merge the parts so far into one."""
         self._parts = [merge(self._parts)] if self._parts else []
 
     @property

@@ -58,7 +58,7 @@ for command in commands:
     try:
         main()
     except SystemExit as ended:
-        print(f"{ended.code or 0}{separator}", end="", flush=True)
+        print(f"{separator}{ended.code or 0}{separator}", end="", flush=True)
 """
 SEPARATOR = "-- the next --"
 
@@ -73,7 +73,8 @@ def in_each_form(folder: Path, command: str, **environment: str) -> dict[str, tu
     )  # fmt: skip
     *printed, rest = ended.stdout.split(SEPARATOR.encode())
     assert not rest, ended.stderr
-    return {form: (int(text[-1:]), text[:-1]) for form, text in zip(forms, printed, strict=True)}
+    codes = map(int, printed[1::2])
+    return dict(zip(forms, zip(codes, printed[::2], strict=True), strict=True))
 
 
 def on_terminal(folder: Path, *args: str) -> bytes:

@@ -19,6 +19,7 @@ from tests.catalogs.lender import lending
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, TRACKED, Shop
 from tests.catalogs.test_object_store import check_no_keys, lending_shop, text_of
+from tests.examples import sample
 from tests.integration.object_store import ObjectStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -94,7 +95,9 @@ def test_a_join_into_a_catalog_is_seen_by_its_readers(shop: Shop) -> None:
 
 
 # What is removed depends on who manages versions.
-@pytest.mark.parametrize("shop", ["plain", "serving managed"], indirect=True)
+@pytest.mark.parametrize(
+    "shop", sample(["plain", "rest", "serving managed", "managed"], 2), indirect=True
+)
 def test_runs_remove_older_results(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lance_output, "GRACE", timedelta(0))
     fill(shop)
@@ -110,7 +113,9 @@ def test_runs_remove_older_results(shop: Shop, monkeypatch: pytest.MonkeyPatch) 
     assert {action.verb for action in project.plan().actions} == {"skip"}
 
 
-@pytest.mark.parametrize("shop", ["rest", "managed"], indirect=True)
+@pytest.mark.parametrize(
+    "shop", sample(["rest", "plain", "managed", "serving managed"], 2), indirect=True
+)
 def test_gc_removes_older_results(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(shop)
     project = declare(shop)

@@ -15,7 +15,7 @@ from lancestat.query.plans.frequencies import Frequencies
 from lancestat.query.plans.join_order import best_order
 from lancestat.query.plans.operators import Condition, Operator, read_operators
 from lancestat.query.plans.sampled import SampledRows
-from lancestat.query.predicates.filter import Filter
+from lancestat.query.predicates.filter import Filter, columns_of
 from lancestat.query.table import ReadSettings, ReadTable
 from lancestat.tables.statistics.column_type import ColumnType, Kind, parse_bound
 from lancestat.tables.statistics.common_values import CommonValues
@@ -131,7 +131,7 @@ class PlanAnswers:
             columns,
             frozenset(unique),
             samples,
-            groups=_groups(table, ids) if left is None else {},
+            groups=_groups(table, ids, filters if left is not None else ()),
         )
 
 
@@ -157,11 +157,18 @@ def _samples(
     }
 
 
-def _groups(table: ReadTable, ids: Mapping[str, str]) -> Mapping[tuple[str, ...], CommonValues]:
-    """Return the common values that are kept of groups of columns, by their ids."""
+def _groups(
+    table: ReadTable, ids: Mapping[str, str], pruning: Sequence[Filter]
+) -> Mapping[tuple[str, ...], CommonValues]:
+    """Return the common values that are kept of groups of columns, by their ids.
+
+    Fragments that filters rule out have rows that pass conditions on other columns alone.
+    """
+    filtered = {name for each in pruning for name in columns_of(each)}
     found = {}
     for group in filter(table.has_common_values, table.groups):
-        common = table.common_values(frozenset(group)) if ids.keys() >= set(group) else None
+        is_whole = filtered <= set(group) <= ids.keys()
+        common = table.common_values(frozenset(group)) if is_whole else None
         if common is not None:
             order = table.fragments.tuple_order(group)
             found[tuple(ids[name] for name in order)] = common

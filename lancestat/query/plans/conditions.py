@@ -183,9 +183,9 @@ def _most_alike(sample: Passing, masks: Iterable[Mask], blocks: int) -> float:
 def _together(
     counted: Sequence[tuple[float, str, Mask]], blocks: int
 ) -> tuple[list[tuple[float, str]], bool]:
-    """Return the shares of conditions: one of those that enough sampled rows pass together.
+    """Return the shares of conditions, of which those that enough sampled rows pass count as one.
 
-    And whether these are independent of each other, so that others are likely to be as well.
+    And whether these turn out to be independent of each other, so that others are likely to be.
     """
     passing: list[tuple[float, str, Mask]] = []
     others: list[tuple[float, str]] = []
@@ -197,11 +197,17 @@ def _together(
             passing.append((share, how, mask))
         else:
             others.append((share, how))
+    counts = [float(mask.mean()) for _, _, mask in passing]
     if both is None or len(passing) < 2:
-        return [*((share, how) for share, how, _ in passing), *others], False
-    together = float(both.mean())
-    alone = math.prod(float(mask.mean()) for _, _, mask in passing)
-    is_independent = 1 / _INDEPENDENT <= together / alone <= _INDEPENDENT
+        known = [
+            (counted, "sample") if how == "guess" else (share, how)
+            for counted, (share, how, _) in zip(counts, passing, strict=True)
+        ]
+        return [*known, *others], False
+    together, alone = float(both.mean()), math.prod(counts)
+    # Where nearly all rows pass, they would be as many if the columns followed from each other.
+    is_telling = min(counts) > _INDEPENDENT**2 * alone
+    is_independent = is_telling and 1 / _INDEPENDENT <= together / alone <= _INDEPENDENT
     return [(together, "sample"), *others], is_independent
 
 

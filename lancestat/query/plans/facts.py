@@ -36,7 +36,7 @@ class ColumnFacts:
         nulls: The share of rows that are null.
         low: The least value, in the form of a column's bounds, for numbers and moments.
         high: The greatest.
-        quantiles: Of the whole table, where they are kept.
+        quantiles: Of the fragments that are read, where they are kept.
         origin: The scan that it comes from, by index, and the column there.
         rows_per_value: Of the table: how many rows have each value.
         type: That of the table's column.
@@ -200,10 +200,10 @@ def tuples(
     if others:
         product = math.prod(column.distinct for column in others)
         how = "product of distinct counts" if len(others) > 1 else ""
-        if rows is not None or len(others) > 1:
-            # Of several together not even the domain is known, but that they are in the rows.
-            product = min(product, facts.rows if rows is None else rows)
-        counts.append((product, how))
+        # Of several together not even the domain is known, but that they were in rows once.
+        most = max(column.rows_per_value * column.distinct for column in others)
+        limit = rows if rows is not None else most if len(others) > 1 else product
+        counts.append((min(product, limit), how))
     if rows is None:
         counts += [_domain(facts, scan, columns, kept) for scan, columns in by_scan.items()]
     else:

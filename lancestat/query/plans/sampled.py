@@ -39,7 +39,7 @@ class SampledRows:
         rows: How many rows of the scan those that pass stand for.
         is_whole: The sample has all rows of the scan.
         blocks: In how many blocks of rows that stand side by side the whole sample is.
-        common: Of columns whose common values are kept, how often they occur in the whole table.
+        common: Of columns whose common values are kept, how often they occur in the scan.
     """
 
     columns: Columns = field(repr=False)
@@ -270,7 +270,10 @@ class SampledRows:
         if rows is None or type is None or rows.num_rows != self.size:
             return None
         # Each value is compared once.
-        encoded = rows.column(0).combine_chunks().dictionary_encode(null_encoding="encode")
+        column = rows.column(0)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
         bounds = ColumnBounds.of_rows(pa.chunked_array([encoded.dictionary]), type)
         passing = may_match(filters, lambda _: bounds, len(encoded.dictionary))
         found: Mask = passing[encoded.indices.to_numpy()]

@@ -241,6 +241,39 @@ def test_conditions_that_no_sampled_row_passes(values: dict[str, list[int]], mos
     assert q_error(made.rows, len(STOCK.rows.filter(passing))) <= 2
 
 
+def test_columns_that_all_rows_have_say_nothing_of_how_others_depend() -> None:
+    # A shop of a region that is not sampled; of two other columns nearly all rows pass.
+    facts = replace(REGIONS.facts(), samples={0: blocks_of(REGIONS, 16_384)})
+    conditions = [compared("region", "=", 7), compared("shop", "=", 77)]
+    nothing = Passing.of(np.zeros(16_384, np.bool_))
+    without = restrict(facts, conditions, nothing).rows
+    always = Condition(("unit",), {"op": "isnotnull", "column": "unit"})
+    most = compared("key", "<", 950)
+    assert restrict(facts, [*conditions, always, most], nothing).rows >= 0.8 * without
+
+
+REGIONS = Relation(
+    pl.DataFrame({"shop": np.arange(400).repeat(2_000)}).with_columns(
+        (pl.col("shop") // 10).alias("region"),
+        key=pl.int_range(pl.len()) * 7919 % 1_000,
+        unit=pl.int_range(pl.len()) % 3,
+    ),
+    0,
+)
+
+
+@pytest.mark.parametrize("least", ["c", "q"])
+def test_a_range_of_strings_beside_a_day_that_is_not_sampled(least: str) -> None:
+    letters = pl.Series("name", [f"{chr(97 + number % 26)}x" for number in range(256 * 4_000)])
+    stock = Relation(STOCK.rows.with_columns(letters), 0)
+    facts = replace(stock.facts(), samples={0: blocks_of(stock, 16_384)})
+    named = {"op": ">=", "column": "name", "type": "string", "value": least}
+    conditions = [Condition(("name",), named), compared("day", "=", 33)]
+    made = restrict(facts, conditions, Passing.of(np.zeros(16_384, np.bool_)))
+    true = len(stock.rows.filter((pl.col("name") >= least) & (pl.col("day") == 33)))
+    assert q_error(made.rows, true) <= 3
+
+
 def test_a_value_that_a_subquery_finds_is_one_of_all() -> None:
     one = Condition(("a",), compares="=", left="a")
     assert q_error(restrict(UNIFORM.facts(), [one], None).rows, 20) <= 1.1

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from lancestat.query.plans.facts import narrowed, tuples
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.sampled import SampledRows, is_among
-from lancestat.query.predicates.filter import Filter, columns_of
+from lancestat.query.predicates.filter import Comparison, Filter, Operator, columns_of
 from lancestat.query.pruning import bound_values, literal_bound
 from lancestat.tables.statistics.column_type import column_type
 from tests.examples import examples
@@ -407,3 +407,16 @@ def test_decimals_have_the_form_of_bounds(digits: int, scale: int) -> None:
     assert type is not None
     expected = [None if v is None else literal_bound(v, type) for v in column.to_pylist()]
     assert bound_values(column, type) == expected
+
+
+def test_sampled_rows_of_a_dictionary_that_pass_a_filter() -> None:
+    texts = pa.array(["a", None, "b", "c", "a"]).dictionary_encode()
+    numbers = pa.DictionaryArray.from_arrays([1, 0, None, 1, 2], pa.array([7, 9, None]))
+    rows = pa.table({"s": texts, "n": pa.chunked_array([numbers.slice(0, 2), numbers.slice(2)])})
+    sample = SampledRows(lambda names: rows.select(list(names)), rows.num_rows, 100.0)
+    for name, literal in (("s", "b"), ("n", 9)):
+        filter = Comparison(name, Operator.LESS, literal)
+        mask = sample.matching(name, [filter])
+        assert mask is not None
+        values = rows.column(name).to_pylist()
+        assert mask.tolist() == [value is not None and value < literal for value in values]
