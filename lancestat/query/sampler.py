@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from lancestat.tables.statistics.column_type import column_type
 
 if TYPE_CHECKING:
     import lance
+    import numpy.typing as npt
     import pyarrow as pa
 
 # Rows come in blocks at even distances: single ones cost a request each to an object store, and on
@@ -53,7 +54,8 @@ class TableSample:
     """The same `rows` rows of a table for all columns, each of which is read once; thread-safe.
 
     They are in so many `blocks` of rows that stand side by side; `is_whole` is whether the table
-    has no others. No other sample has its `name`.
+    has no others. No other sample has its `name`. `made` and `numbers` are what plans have made of
+    them, for other plans (`SampledRows`).
     """
 
     def __init__(
@@ -66,6 +68,8 @@ class TableSample:
     ) -> None:
         self.rows, self.blocks, self.is_whole = rows, blocks, is_whole
         self.name = uuid.uuid4().hex
+        self.made: dict[Any, Any] = {}
+        self.numbers: dict[str, npt.NDArray[np.float64]] = {}
         self._read = read
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._has_failed = False

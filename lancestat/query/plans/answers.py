@@ -152,7 +152,14 @@ def _samples(
     }
     return {
         index: SampledRows(
-            sample.columns, sample.rows, float(rows), sample.is_whole, sample.blocks, common=common
+            sample.columns,
+            sample.rows,
+            float(rows),
+            sample.is_whole,
+            sample.blocks,
+            common=common,
+            _made=sample.made,
+            _numbers=sample.numbers,
         )
     }
 

@@ -86,7 +86,8 @@ class Passing:
         rows, hits = len(passing), int(passing.sum())
         if is_whole or rows < 2 * blocks or not 0 < hits < rows:
             return cls(hits, rows, is_whole)
-        shares = np.array([part.mean() for part in np.array_split(passing, blocks)])
+        starts = np.arange(blocks) * rows // blocks
+        shares = np.add.reduceat(passing, starts, dtype=np.float64) / np.diff(starts, append=rows)
         alone = hits / rows * (1 - hits / rows) * blocks / rows
         return cls(hits, rows, alike=max(1.0, float(shares.var(ddof=1)) / alone))
 

@@ -25,6 +25,8 @@ Columns = Callable[[Collection[str]], pa.Table | None]
 FEWEST = 20
 # A value that is met so often, in so many blocks of rows, is frequent in the whole table, too.
 _OFTEN, _SEVERAL = 4, 3
+# What was made of a sample is remembered, each up to a byte for each of its rows.
+_MOST_BYTES = 1 << 25
 # No names of columns.
 _BLOCK, _IS_CUT, _VALUE, _SIZE = "\0block", "\0is cut", "\0value", "\0size"
 
@@ -53,7 +55,7 @@ class SampledRows:
         default_factory=dict, repr=False, compare=False
     )
     # By the identity of what they were made of, which they keep alive.
-    _made: dict[tuple[str, str, int], tuple[Any, Any]] = field(
+    _made: dict[tuple[str, str | bytes, int], tuple[Any, Any]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -70,7 +72,9 @@ class SampledRows:
     def where(self, passing: Mask, rows: float) -> SampledRows:
         """Return those that pass one more condition, which stand for so many rows."""
         both = passing if self.passing is None else self.passing & passing
-        return replace(self, passing=both, rows=rows)
+        # What is made of the same rows is made once.
+        same: Mask = self._once("mask", np.packbits(both).tobytes(), None, lambda: both)
+        return replace(self, passing=same, rows=rows)
 
     def whole(self) -> SampledRows:
         """Return all rows of the sample."""
@@ -89,7 +93,7 @@ class SampledRows:
                 return None if others else pa.table({name: values})
             return rows.append_column(name, values)
 
-        return replace(self, columns=columns)
+        return replace(self, columns=columns, _made={}, _numbers={})
 
     def distinct(self, names: Collection[str]) -> float | None:
         """Return the distinct tuples in the rows that these stand for; null is a value, too.
@@ -103,8 +107,9 @@ class SampledRows:
             the number of distinct values of an attribute, VLDB 1995: the estimator "Duj1",
             stabilized as its "Duj2a" is.
         """
+        what = "\0".join((*sorted(names), f"{self.rows:.6g}"))
         made: float | None = self._once(
-            "distinct", "\0".join(sorted(names)), self.passing, lambda: self._distinct(names)
+            "distinct", what, self.passing, lambda: self._distinct(names)
         )
         return made
 
@@ -368,11 +373,14 @@ class SampledRows:
         blocks = np.arange(self.size) * self.blocks // max(1, self.size)
         return blocks if self.passing is None else blocks[self.passing]
 
-    def _once(self, what: str, name: str, of: Any, make: Callable[[], Any]) -> Any:
+    def _once(self, what: str, name: str | bytes, of: Any, make: Callable[[], Any]) -> Any:
         key = what, name, id(of)
-        if key not in self._made:
-            self._made[key] = of, make()
-        return self._made[key][1]
+        known = self._made.get(key)
+        if known is None:
+            if len(self._made) * self.size >= _MOST_BYTES:
+                self._made.clear()
+            known = self._made[key] = of, make()
+        return known[1]
 
     def _values(self, name: str, type: ColumnType) -> npt.NDArray[np.float64] | None:
         if name not in self._numbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection
 from dataclasses import replace
 from decimal import Context, Decimal
 from typing import Any
@@ -18,6 +19,7 @@ from lancestat.query.plans.joins import joined
 from lancestat.query.plans.sampled import SampledRows, is_among
 from lancestat.query.predicates.filter import Comparison, Filter, Operator, columns_of
 from lancestat.query.pruning import bound_values, literal_bound
+from lancestat.query.sampler import TableSample
 from lancestat.tables.statistics.column_type import column_type
 from tests.examples import examples
 from tests.query.plans.relations import (
@@ -420,3 +422,30 @@ def test_sampled_rows_of_a_dictionary_that_pass_a_filter() -> None:
         assert mask is not None
         values = rows.column(name).to_pylist()
         assert mask.tolist() == [value is not None and value < literal for value in values]
+
+
+def test_what_one_plan_makes_of_a_sample_others_find() -> None:
+    read: list[tuple[str, ...]] = []
+    rows = pa.table({"a": np.arange(4_096) % 50, "b": np.arange(4_096) % 7})
+
+    def columns(names: Collection[str]) -> pa.Table:
+        read.append(tuple(names))
+        return rows.select(list(names))
+
+    sample = TableSample(4_096, columns)
+
+    def of_a_plan(total: float) -> SampledRows:
+        made = SampledRows(sample.columns, 4_096, total, _made=sample.made, _numbers=sample.numbers)
+        return made.where(np.arange(4_096) % 3 == 0, total / 3)
+
+    first, second, larger = map(of_a_plan, (1e5, 1e5, 1e7))
+    assert first.passing is second.passing
+    assert first.frequencies("a") is second.frequencies("a")
+    assert first.distinct(["b"]) == second.distinct(["b"]) == 7
+    assert read == [("a",), ("b",)]
+    # Of few of the rows others are missed, and more of them in a larger table.
+    few = [made.where(np.arange(4_096) < 600, made.rows / 7) for made in (first, larger)]
+    assert (few[0].distinct(["a"]) or 0) <= (few[1].distinct(["a"]) or 0)
+    for number in range(3 * (1 << 25) // 4_096):
+        first._once("mask", str(number), None, lambda: None)
+    assert len(sample.made) * 4_096 <= 1 << 25
