@@ -32,7 +32,6 @@ from lancestat.tables.statistics.column_type import column_type
 
 if TYPE_CHECKING:
     import lance
-    import numpy.typing as npt
     import pyarrow as pa
 
 # Rows come in blocks at even distances: single ones cost a request each to an object store, and on
@@ -47,15 +46,45 @@ LEAST_ROWS = 20_000
 # which a query wants a year, that a sample in blocks mostly misses.
 WHOLE_ROWS = 100_000
 
+# About what Python takes for a result that is no array.
+_ENTRY_BYTES = 1_000
+
 _log = logging.getLogger("lancestat.read")
+
+
+class Memo:
+    """Results by name and by the object that they were made of; equal calls return the same one.
+
+    It holds those objects too, and forgets everything before it takes more than `most_bytes`.
+    """
+
+    def __init__(self, most_bytes: int = 1 << 25) -> None:
+        self._known: dict[tuple[object, ...], tuple[object, object]] = {}
+        self._most, self._size = most_bytes, 0
+
+    def once(self, name: tuple[str | bytes, ...], of: object, make: Callable[[], Any]) -> Any:
+        """Return what is known by a name of an object, or is made of it now."""
+        key = *name, id(of)
+        known = self._known.get(key)
+        if known is None:
+            known = of, make()
+            size = _ENTRY_BYTES + sum(map(len, name)) + sum(map(_size, known))
+            if self._size + size > self._most:
+                self._known, self._size = {}, 0
+            self._known[key] = known
+            self._size += size
+        return known[1]
+
+
+def _size(made: object) -> int:
+    return sum(map(_size, made)) if isinstance(made, tuple) else getattr(made, "nbytes", 0)
 
 
 class TableSample:
     """The same `rows` rows of a table for all columns, each of which is read once; thread-safe.
 
     They are in so many `blocks` of rows that stand side by side; `is_whole` is whether the table
-    has no others. No other sample has its `name`. `made` and `numbers` are what plans have made of
-    them, for other plans (`SampledRows`).
+    has no others. No other sample has its `name`. `memo` has what plans have made of the rows.
     """
 
     def __init__(
@@ -68,8 +97,7 @@ class TableSample:
     ) -> None:
         self.rows, self.blocks, self.is_whole = rows, blocks, is_whole
         self.name = uuid.uuid4().hex
-        self.made: dict[Any, Any] = {}
-        self.numbers: dict[str, npt.NDArray[np.float64]] = {}
+        self.memo = Memo()
         self._read = read
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._has_failed = False

@@ -158,8 +158,7 @@ def _samples(
             sample.is_whole,
             sample.blocks,
             common=common,
-            _made=sample.made,
-            _numbers=sample.numbers,
+            memo=sample.memo,
         )
     }
 

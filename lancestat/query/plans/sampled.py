@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lancestat.query.plans.frequencies import MOST_VALUES, Frequencies
 from lancestat.query.predicates.filter import Filter
 from lancestat.query.pruning import ColumnBounds, bound_values, may_match
-from lancestat.query.sampler import BLOCKS
+from lancestat.query.sampler import BLOCKS, Memo
 from lancestat.tables.statistics.column_type import ColumnType, Kind, column_type
 
 Mask = npt.NDArray[np.bool_]
@@ -25,8 +25,6 @@ Columns = Callable[[Collection[str]], pa.Table | None]
 FEWEST = 20
 # A value that is met so often, in so many blocks of rows, is frequent in the whole table, too.
 _OFTEN, _SEVERAL = 4, 3
-# What was made of a sample is remembered, each up to a byte for each of its rows.
-_MOST_BYTES = 1 << 25
 # No names of columns.
 _BLOCK, _IS_CUT, _VALUE, _SIZE = "\0block", "\0is cut", "\0value", "\0size"
 
@@ -42,6 +40,7 @@ class SampledRows:
         is_whole: The sample has all rows of the scan.
         blocks: In how many blocks of rows that stand side by side the whole sample is.
         common: Of columns whose common values are kept, how often they occur in the scan.
+        memo: What was made of the rows of the whole sample, by this plan or others.
     """
 
     columns: Columns = field(repr=False)
@@ -51,13 +50,7 @@ class SampledRows:
     blocks: int = BLOCKS
     passing: Mask | None = field(default=None, repr=False)
     common: Mapping[str, Frequencies] = field(default_factory=dict, repr=False)
-    _numbers: dict[str, npt.NDArray[np.float64]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    # By the identity of what they were made of, which they keep alive.
-    _made: dict[tuple[str, str | bytes, int], tuple[Any, Any]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
     @property
     def count(self) -> int:
@@ -93,7 +86,7 @@ class SampledRows:
                 return None if others else pa.table({name: values})
             return rows.append_column(name, values)
 
-        return replace(self, columns=columns, _made={}, _numbers={})
+        return replace(self, columns=columns, memo=Memo())
 
     def distinct(self, names: Collection[str]) -> float | None:
         """Return the distinct tuples in the rows that these stand for; null is a value, too.
@@ -311,8 +304,10 @@ class SampledRows:
         None where they cannot be read or compared.
         """
         key = "\0".join((*names, "", *others))
+        # It stands for the other sample, which is not to be kept when its table has changed.
+        sample = other._once("sample", "", None, object)
         made: int | None = self._once(
-            "pairs", key, other._made, lambda: self._pairs(names, other, others)
+            "pairs", key, sample, lambda: self._pairs(names, other, others)
         )
         return made
 
@@ -374,21 +369,17 @@ class SampledRows:
         return blocks if self.passing is None else blocks[self.passing]
 
     def _once(self, what: str, name: str | bytes, of: Any, make: Callable[[], Any]) -> Any:
-        key = what, name, id(of)
-        known = self._made.get(key)
-        if known is None:
-            if len(self._made) * self.size >= _MOST_BYTES:
-                self._made.clear()
-            known = self._made[key] = of, make()
-        return known[1]
+        return self.memo.once((what, name), of, make)
 
     def _values(self, name: str, type: ColumnType) -> npt.NDArray[np.float64] | None:
-        if name not in self._numbers:
+        def values() -> npt.NDArray[np.float64] | None:
             rows = self.columns([name])
             if rows is None or rows.num_rows != self.size:
                 return None
-            self._numbers[name] = _numbers(rows.column(name), type)
-        return self._numbers[name]
+            return _numbers(rows.column(name), type)
+
+        made: npt.NDArray[np.float64] | None = self._once("numbers", name, None, values)
+        return made
 
     def _passing(self, names: Collection[str]) -> pa.Table | None:
         rows = self.columns(names)

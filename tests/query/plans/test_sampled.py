@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import gc
+import weakref
 from collections.abc import Collection
 from dataclasses import replace
 from decimal import Context, Decimal
@@ -19,7 +21,7 @@ from lancestat.query.plans.joins import joined
 from lancestat.query.plans.sampled import SampledRows, is_among
 from lancestat.query.predicates.filter import Comparison, Filter, Operator, columns_of
 from lancestat.query.pruning import bound_values, literal_bound
-from lancestat.query.sampler import TableSample
+from lancestat.query.sampler import Memo, TableSample
 from lancestat.tables.statistics.column_type import column_type
 from tests.examples import examples
 from tests.query.plans.relations import (
@@ -435,7 +437,7 @@ def test_what_one_plan_makes_of_a_sample_others_find() -> None:
     sample = TableSample(4_096, columns)
 
     def of_a_plan(total: float) -> SampledRows:
-        made = SampledRows(sample.columns, 4_096, total, _made=sample.made, _numbers=sample.numbers)
+        made = SampledRows(sample.columns, 4_096, total, memo=sample.memo)
         return made.where(np.arange(4_096) % 3 == 0, total / 3)
 
     first, second, larger = map(of_a_plan, (1e5, 1e5, 1e7))
@@ -446,6 +448,31 @@ def test_what_one_plan_makes_of_a_sample_others_find() -> None:
     # Of few of the rows others are missed, and more of them in a larger table.
     few = [made.where(np.arange(4_096) < 600, made.rows / 7) for made in (first, larger)]
     assert (few[0].distinct(["a"]) or 0) <= (few[1].distinct(["a"]) or 0)
-    for number in range(3 * (1 << 25) // 4_096):
-        first._once("mask", str(number), None, lambda: None)
-    assert len(sample.made) * 4_096 <= 1 << 25
+
+
+def test_a_memo_forgets_before_it_takes_too_much() -> None:
+    memo, made = Memo(most_bytes=100_000), []
+
+    def once(number: int) -> Any:
+        def make() -> Any:
+            made.append(weakref.ref(array := np.zeros(1_000)))
+            return array
+
+        return memo.once(("array", str(number)), None, make)
+
+    assert once(0) is once(0)
+    for number in range(100):
+        once(number)
+        assert sum(ref() is not None for ref in made) <= 100_000 // 8_000
+    assert len(made) == 100
+
+
+def test_pairs_with_a_sample_do_not_keep_it() -> None:
+    rows = pa.table({"a": np.arange(100), "b": np.arange(100)})
+    one = SampledRows(lambda names: rows.select(list(names)), 100, 1e5)
+    other = replace(one, memo=Memo())
+    assert one.pairs(["a", "b"], other, ["a", "b"]) == 100
+    kept = weakref.ref(other.memo)
+    del other
+    gc.collect()
+    assert kept() is None
