@@ -15,6 +15,8 @@ from accuracy.truths import MOST, Truths
 
 # Beyond so many relations the best order of joins is not searched.
 MOST_RELATIONS = 8
+# A search counts no further than the first of these that its cheapest tree is within.
+_STEPS = (100_000, 1_000_000, 10_000_000, MOST)
 # The index of an item, or a pair of trees.
 Tree = int | list[Any]
 
@@ -130,10 +132,22 @@ def cheapest_tree(
 ) -> tuple[int, Tree] | None:
     """Return the least C_out of joins of items, aliases of a block each, and its tree.
 
-    None where there are too many to search, or no condition connects some of them.
+    None where there are too many to search, or no condition connects some of them. What is larger
+    than the cheapest tree is no part of it, and is not counted further.
     """
     if len(items) > MOST_RELATIONS:
         return None
+    for most in _STEPS:
+        found = _cheapest_within(block, items, truths, most)
+        if found is not None and found[0] <= most:
+            return found
+    return found
+
+
+def _cheapest_within(
+    block: Block, items: Sequence[AbstractSet[str]], truths: Truths, most: int
+) -> tuple[int, Tree] | None:
+    """Return the cheapest tree, None where each has more than so many rows: but for `MOST`."""
     edges = [aliases(condition) & frozenset().union(*items) for condition in block.conditions]
 
     def names(part: Iterable[int]) -> frozenset[str]:
@@ -154,8 +168,9 @@ def cheapest_tree(
             ]
             if below:
                 cost, left = min(below, key=lambda pair: pair[0])
-                rows = max(1, truths.rows(restricted(block, names(part)).rows))
-                best[part] = cost + rows, [best[left][1], best[part - left][1]]
+                rows = max(1, truths.rows(restricted(block, names(part)).rows, most))
+                if cost + rows <= most or most == MOST:
+                    best[part] = cost + rows, [best[left][1], best[part - left][1]]
     return best.get(frozenset(range(len(items))))
 
 

@@ -53,28 +53,34 @@ class Truths:
     ) -> None:
         self.save()
 
-    def rows(self, query: str) -> int:
-        """Return the rows of a query, or `MOST` + 1 where they are too many to count.
+    def rows(self, query: str, most: int = MOST) -> int:
+        """Return the rows of a query, or `most` + 1 where they are more or too many to count.
 
         SQL that DuckDB refuses counts as that too; `refused` has the errors.
         """
-        key = hashlib.sha256(f"{self._data}\n{query}".encode()).hexdigest()[:24]
+        key = self._key(query, MOST)
+        if key not in self._known and most < MOST:
+            key = self._key(query, most)
         if key not in self._known:
-            self._known[key] = self._count(query)
+            self._known[key] = self._count(query, most)
             self.counted += 1
-        return self._known[key]
+        return min(self._known[key], most + 1)
 
-    def _count(self, query: str) -> int:
-        counting = f"select count(*) from (select 1 from ({query}) limit {MOST + 1})"
+    def _key(self, query: str, most: int) -> str:
+        asked = query if most == MOST else f"{query}\nlimit {most}"
+        return hashlib.sha256(f"{self._data}\n{asked}".encode()).hexdigest()[:24]
+
+    def _count(self, query: str, most: int) -> int:
+        counting = f"select count(*) from (select 1 from ({query}) limit {most + 1})"
         timer = threading.Timer(LIMIT_SECONDS, self.database.interrupt)
         timer.start()
         try:
             [(rows,)] = self.database.execute(counting).fetchall()
         except (duckdb.OutOfMemoryException, duckdb.InterruptException):
-            return MOST + 1
+            return most + 1
         except duckdb.Error as error:
             self.refused[query] = str(error)
-            return MOST + 1
+            return most + 1
         finally:
             timer.cancel()
         return int(rows)

@@ -64,7 +64,8 @@ def _judged(partial: ColumnPartial) -> tuple[KeyStatus, str]:
     if proof.is_repeated:
         return KeyStatus.REFUTED, "at least two rows are equal in it"
     if proof.is_proven:
-        how = "the ranges of fragments do not overlap" if any(proof.ranges) else "all hashes differ"
+        in_ranges = "those of a fragment differ, and the ranges of fragments do not overlap"
+        how = in_ranges if any(proof.ranges) else "all hashes differ"
         return KeyStatus.PROVEN, f"no two rows are equal: {how}"
     return (
         KeyStatus.UNPROVEN,

@@ -57,7 +57,10 @@ def test_percentiles_are_values_that_are_there(share: float) -> None:
     assert measured == pl.Series(values).quantile(share, interpolation="higher")
 
 
-def test_the_cheapest_order_is_that_of_an_exhaustive_search(truths: Any) -> None:
+@pytest.mark.parametrize("steps", [(), (10,), (100, 1_000), (10_000, 100_000)])
+def test_the_cheapest_order_is_that_of_an_exhaustive_search(
+    truths: Any, steps: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     measures, plans = import_module("accuracy.measures"), import_module("accuracy.plans")
     sources = tuple(f"{name} {alias}" for name, alias in zip("abcd", (A, B, C, D), strict=True))
     block = plans.Block(sources, tuple(CHAIN.values()))
@@ -65,6 +68,7 @@ def test_the_cheapest_order_is_that_of_an_exhaustive_search(truths: Any) -> None
         alias: truths.database.execute(f"from {name}").pl().lazy()
         for name, alias in zip("abcd", (A, B, C, D), strict=True)
     }
+    monkeypatch.setattr(measures, "_STEPS", (*steps, import_module("accuracy.truths").MOST))
     assert measures.cheapest(block, truths) == least_cost(frozenset(tables), tables)[0]
 
 
@@ -107,6 +111,10 @@ def test_truths_are_counted_once_and_kept(truths: Any, tmp_path: Path) -> None:
         assert [truths.rows(query), truths.rows(query), truths.counted] == [expected, expected, 1]
     again = type(truths)(tmp_path / "truths.parquet", truths.database)
     assert (again.rows(query), again.counted) == (expected, 0)
+    # Counting up to a bound knows no more than that, and what is known is not counted again.
+    assert [again.rows(query, 3), again.counted] == [4, 0]
+    other = "select 1 from a, c where a.k = c.k"
+    assert [again.rows(other, 3), again.rows(other) > 4, again.counted] == [4, True, 2]
     # Other rows have other truths.
     truths.database.execute("insert into a select * from a")
     other = type(truths)(tmp_path / "truths.parquet", truths.database)
