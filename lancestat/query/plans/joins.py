@@ -52,7 +52,14 @@ def joined(
     if type.startswith(_SEMI):
         share = _partnered(left, right, pairs, matching, kept)
         least = 0.0 if _all_are_partnered(left, right, pairs, kept) else _LEAST_UNMATCHED
-        return _semi(left, right, pairs, others, matches, share, type, least)
+        nullable = _nullable(left, right, conditions)
+        by_nulls = _partnered_by_nulls(left, right, pairs, nullable, kept) if nullable else 0.0
+        share = min(1.0, share + by_nulls)
+        made = _semi(left, right, pairs, others, matches, share, type, least)
+        if by_nulls and type == "LEFT SEMI":
+            keys = {a: replace(made.of(a), nulls=by_nulls / share) for a, _ in nullable}
+            made = replace(made, columns={**made.columns, **keys})
+        return made
     if type in ("LEFT OUTER", "FULL OUTER"):
         partnered = _partnered(left, right, pairs, matching, kept)
         matches = _with_unmatched(matches, left, partnered, right)
@@ -494,6 +501,43 @@ def _partnered(
     nulls = max(left.of(a).nulls for a, _ in pairs)
     found = min(1.0, min(present, right.rows) * matching.right / matching.domain)
     return (1 - nulls) * matching.left * found * matching.found
+
+
+def _nullable(left: Facts, right: Facts, conditions: Sequence[Condition]) -> list[tuple[str, str]]:
+    """Return the pairs of keys of which null is equal to null, and on both sides there."""
+    pairs, _ = _keys(left, right, [each for each in conditions if each.compares == "<=>"])
+    return [(a, b) for a, b in pairs if left.of(a).nulls and right.of(b).nulls]
+
+
+def _partnered_by_nulls(
+    left: Facts,
+    right: Facts,
+    pairs: Sequence[tuple[str, str]],
+    nullable: Sequence[tuple[str, str]],
+    kept: Kept,
+) -> float:
+    """Return the share of left rows that have a partner since null `<=>` null, as in `INTERSECT`.
+
+    Such keys of a row are taken to be null together, as the names of somebody unknown are.
+    """
+    others = [pair for pair in pairs if pair not in nullable]
+    lefts, rights = [a for a, _ in others], [b for _, b in others]
+    rows, _ = _with_null(left, [a for a, _ in nullable], lefts, kept)
+    partners, present = _with_null(right, [b for _, b in nullable], rights, kept)
+    domain = max(tuples(left, lefts, kept)[0], tuples(right, rights, kept)[0])
+    return rows * min(1.0, partners, present / domain) / max(1.0, left.rows)
+
+
+def _with_null(
+    facts: Facts, nullable: Sequence[str], others: Sequence[str], kept: Kept
+) -> tuple[float, float]:
+    """Return the rows in which some keys are null, and the distinct tuples of others in these."""
+    rows = facts.rows * min(facts.of(id).nulls for id in nullable)
+    if facts.is_unique([*nullable, *others]):
+        # Of groups there is one for each tuple.
+        rows = min(rows, tuples(facts, others, kept)[0])
+        return rows, rows
+    return rows, tuples(facts, others, kept, rows=rows)[0]
 
 
 def _all_are_partnered(

@@ -120,6 +120,40 @@ def test_null_keys_have_no_partners() -> None:
         assert q_error(made.rows, true_rows(rows, CUSTOMERS.rows, {"oc": "c"}, how)) <= 1.05
 
 
+@pytest.mark.parametrize("type", ["LEFT SEMI", "LEFT ANTI"])
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_rows_with_null_keys_have_those_as_partners_where_null_equals_null(
+    type: str, is_grouped: bool
+) -> None:
+    """As in `INTERSECT` and `EXCEPT` over names of customers, which differ or are not known."""
+
+    def visits(scan: int) -> tuple[pl.DataFrame, Facts]:
+        rows = frame(np.random.default_rng(scan), 20_000, first=10**6, last=10**6, day=365)
+        names = [
+            pl.when(pl.col("first") % 20 > 0).then(pl.col(name) + 10**7 * scan).alias(name)
+            for name in ("first", "last")
+        ]
+        rows = rows.with_columns(names)
+        rows = rows.unique(maintain_order=True) if is_grouped else rows
+        rows = rows.rename({name: f"{name}{scan}" for name in rows.columns})
+        facts = Relation(rows, scan).facts()
+        return rows, replace(
+            facts, unique=frozenset({frozenset(rows.columns)} if is_grouped else ())
+        )
+
+    (rows, left), (others, right) = visits(0), visits(1)
+    keys = {f"{name}0": f"{name}1" for name in ("first", "last", "day")}
+    conditions = [replace(equal(a, b), compares="<=>") for a, b in keys.items()]
+    made = joined(left, right, type, conditions, NOTHING)
+    true = rows.join(
+        others, left_on=list(keys), right_on=list(keys.values()), how=TYPES[type], nulls_equal=True
+    )
+    assert q_error(made.rows, len(true)) <= 1.1
+    # Another one finds them, too.
+    again = joined(made, right, type, conditions, NOTHING)
+    assert q_error(again.rows, len(true)) <= 1.1
+
+
 def test_rows_whose_partner_is_unique_find_one_at_most() -> None:
     made = joined(ORDERS.facts(), CUSTOMERS.facts(), "INNER", [equal("oc", "c")], NOTHING)
     assert made.at_most == len(ORDERS.rows)
