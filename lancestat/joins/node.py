@@ -359,7 +359,7 @@ class JoinNodes:
             records = state.records(NodeKind.KNN_JOIN.value, decode_record).values()
             return {folder for record in records for folder in record.neighbours}
 
-        return collect_neighbours(report, spec, JOINED, named, now)
+        return collect_neighbours(report, spec, state, JOINED, named, now)
 
 
 def _collect_output_garbage(spec: ProjectSpec) -> None:
@@ -418,15 +418,16 @@ def _with_garbage(report: GarbageReport, garbage: ScratchGarbage) -> GarbageRepo
 def collect_neighbours(
     report: GarbageReport,
     spec: ProjectSpec,
+    state: StateReader,
     kind: str,
     named: Callable[[], Container[str]],
     now: datetime,
 ) -> GarbageReport:
-    """Drop the neighbours of a kind, `JOINED` or `PAIRED`, that no record names."""
-    target = spec.target
+    """Drop the neighbours of a kind, `JOINED` or `PAIRED`, that no record names or may name yet."""
+    target, begun = spec.target, [run.started_at for run in state.running()]
     for root in known_roots(target.scratch, target.spark_conf):
         garbage = ScratchGarbage(IndexStore(root, target.storage_options), now, report.is_dry_run)
         prefix = neighbours_prefix(owner_prefix(canonical_uri(target.state)), kind)
-        garbage.collect_neighbours(prefix, named)
+        garbage.collect_neighbours(prefix, named, begun)
         report = _with_garbage(report, garbage)
     return report

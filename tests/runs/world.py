@@ -155,7 +155,7 @@ def run_context(
 ) -> RunContext:
     """Return the context of a run that needs no Spark."""
     spark = RunSession(observer.spec.target)
-    return RunContext(observer, state, digests, EventStream(listeners), spark, "test")
+    return RunContext(observer, state, digests, EventStream(listeners), spark, "7e57")
 
 
 def no_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:

@@ -272,7 +272,7 @@ class DuplicatesNodes(NodeType[Duplicates]):
             records = state.records(NodeKind.DUPLICATES.value, decode_record).values()
             return {folder for record in records for folder in record.pairs.neighbours}
 
-        report = collect_neighbours(report, spec, PAIRED, named, now)
+        report = collect_neighbours(report, spec, state, PAIRED, named, now)
         for node in () if report.is_dry_run else spec.duplicates:
             for join in _outputs(node):
                 uri, options = join.output_uri, spec.options.of(join.output_uri)

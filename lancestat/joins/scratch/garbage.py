@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -70,12 +70,19 @@ class ScratchGarbage:
                     self.store.tidy(key)
         return self
 
-    def collect_neighbours(self, prefix: str, named: Callable[[], Container[str]]) -> None:
+    def collect_neighbours(
+        self,
+        prefix: str,
+        named: Callable[[], Container[str]],
+        begun: Collection[datetime] = (),
+    ) -> None:
         """Remove neighbours whose keys begin with a prefix, but for folders that records name.
 
-        Those that may be about to be recorded stay: of runs that go on, and those that were
-        finished not long ago. Records are read after these were looked at.
+        Those that may be about to be recorded stay: of joins that go on, those that were finished
+        not long ago, or since the first run has `begun` that goes on: it is recorded at its end.
+        Records are read after these were looked at.
         """
+        before = min([self.now - self.dead_after, *begun])
         storage = self.store.storage
         with scratch_errors(self.store.root, self.store.options, _UNUSABLE):
             ended = [
@@ -83,7 +90,7 @@ class ScratchGarbage:
                 for key in storage.children(NEIGHBOURS)
                 if key.startswith(prefix)
                 for generation in storage.children(f"{NEIGHBOURS}/{key}")
-                if self._is_settled(folder := f"{NEIGHBOURS}/{key}/{generation}")
+                if self._is_settled(folder := f"{NEIGHBOURS}/{key}/{generation}", before)
             ]
             needed = named() if ended else ()
             for folder in ended:
@@ -131,12 +138,12 @@ class ScratchGarbage:
             if key not in usable or not _is_usable(kept, usable[key]):
                 yield kept.folder
 
-    def _is_settled(self, folder: str) -> bool:
+    def _is_settled(self, folder: str, before: datetime) -> bool:
         text = self.store.storage.read(f"{folder}/{NEIGHBOURS_MANIFEST}")
         manifest = None if text is None else decode_neighbours(text)
         if manifest is None:
             return self._has_ended(folder)
-        return manifest.created_at < self.now - self.dead_after
+        return manifest.created_at < before
 
     def _has_ended(self, folder: str) -> bool:
         lease = lease_of(self.store.storage, folder, self.dead_after, self.left)

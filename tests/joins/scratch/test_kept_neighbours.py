@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import StaleBase
+from lancestat.joins.node import JoinNodes
 from lancestat.joins.scratch import kept_neighbours
 from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore, owner_prefix
@@ -21,6 +23,8 @@ from lancestat.joins.scratch.kept_neighbours import (
     Piece,
     neighbours_prefix,
 )
+from lancestat.runs.events import Event, NodeFinished
+from lancestat.state.garbage import GarbageReport
 from lancestat.state.values import canonical_uri
 from tests.joins.joined import JoinWorld
 from tests.joins.local import LocalWorld
@@ -81,6 +85,27 @@ def test_what_a_run_is_writing_stays(local: LocalWorld) -> None:
         assert collected(local, 60) == 0
         assert len(folders(local)) == 2
     assert folders(local) == {folder}
+
+
+def test_what_a_run_has_made_stays_until_it_is_recorded(local: LocalWorld) -> None:
+    """A join that ends early in a long run is recorded with it, at the end."""
+    left: list[int] = []
+
+    def collect(event: Event) -> None:
+        if isinstance(event, NodeFinished):
+            later = datetime.now(timezone.utc) + timedelta(minutes=15)
+            target = replace(
+                local.spec.target,
+                scratch=local.scratch,
+                spark_conf={"spark.local.dir": local.scratch},
+            )
+            spec, nothing = replace(local.spec, target=target), GarbageReport(0, 0, 0, 0)
+            JoinNodes().collect_garbage(spec, local.state, nothing, later)
+            left.append(len(folders(local)))
+
+    local.listeners = (collect,)
+    local.settle()
+    assert left == [1]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format_version": 2}', None])
