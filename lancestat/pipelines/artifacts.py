@@ -36,7 +36,7 @@ from lancestat.runs.events import (
 from lancestat.runs.execute import stored_result
 from lancestat.runs.result import NodeCheck, NodeResult, RunResult, planned
 from lancestat.spec.graph import node_dependencies
-from lancestat.spec.model import Node, ProjectSpec, Table, results_of
+from lancestat.spec.model import Node, ProjectSpec, Table, kind_word, results_of
 from lancestat.spec.monitors import with_shared
 from lancestat.spec.redaction import redacted_nodes
 from lancestat.version import __version__
@@ -310,7 +310,7 @@ class Artifacts:
     def _manifest(self, actions: Sequence[NodeResult] = ()) -> Manifest:
         """Return all nodes of the project, with what these actions plan for them."""
         plans, nodes = {action.name: action for action in actions}, self._spec.nodes
-        ids = {node.name: self._unique_id(node.kind.value, node.name) for node in nodes}
+        ids = {node.name: self._unique_id(kind_word(node), node.name) for node in nodes}
         reads = node_dependencies(nodes)
         shown = tuple(redacted_nodes(self._spec, nodes, Audience.PUBLIC))
         written = {uri for node in nodes for uri in results_of(node)}
@@ -337,7 +337,7 @@ class Artifacts:
         return ManifestNode(
             id,
             node.name,
-            node.kind.value,
+            kind_word(node),
             node.description,
             node.owner,
             sorted(node.tags),
@@ -409,7 +409,7 @@ class Artifacts:
     def _source(self, report: NodeReport, now: datetime) -> SourceResult:
         changed = report.changed_at
         return SourceResult(
-            self._unique_id(report.spec.kind.value, report.spec.name),
+            self._unique_id(kind_word(report.spec), report.spec.name),
             _STATUSES[report.health],
             " ".join(report.problems) or None,
             format_instant(changed) if changed else None,

@@ -167,6 +167,12 @@ class Watcher:
             # What changes while the plan is made or run is seen in the next round.
             self._versions = versions or {}
             self._tell_blocked(outcome.blocked)
+            # What had failed, and is not due any more, is mended or removed.
+            self._failed = {
+                node: (times, at)
+                for node, (times, at) in self._failed.items()
+                if at > now or node in outcome.failed
+            }
         for node, has_failed in outcome.failed.items():
             self._note(node, has_failed=has_failed)
         return outcome.error

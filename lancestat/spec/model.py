@@ -81,6 +81,11 @@ def is_source(node: Node) -> bool:
     return is_stand_in(node) and ":" in node.name
 
 
+def kind_word(node: Node) -> str:
+    """Return the kind of a node as people and artifacts call it."""
+    return "source" if is_source(node) else node.kind.value
+
+
 def tables_of(nodes: Iterable[Node]) -> tuple[Table, ...]:
     return tuple(node for node in nodes if isinstance(node, Table))
 

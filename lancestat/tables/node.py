@@ -25,7 +25,7 @@ from lancestat.runs.discover import require_sole_writer
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer
 from lancestat.spark.session import in_process_bytes
-from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target, is_source
+from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target, is_source, kind_word
 from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
 from lancestat.state.values import table_identity
@@ -62,7 +62,7 @@ class TableObserver:
 
     def plan(self, table: Table) -> Action:
         """Plan one table; one that cannot be planned is blocked."""
-        kind = "source" if is_source(table) else table.kind.value
+        kind = kind_word(table)
         try:
             return self._decided(table)
         except LakeError as error:

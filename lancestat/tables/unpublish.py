@@ -20,7 +20,7 @@ from lancestat.redact import Audience
 from lancestat.runs.discover import located, require_sole_writer
 from lancestat.runs.execute import MAX_ATTEMPTS, THREADS, known_error
 from lancestat.runs.result import NodeFailure, Status, nodes_failed
-from lancestat.spec.model import Node, ProjectSpec, Publish, Table, is_source
+from lancestat.spec.model import Node, ProjectSpec, Publish, Table, kind_word
 from lancestat.tables.carriers import EntriesChange, commit, removal
 from lancestat.tables.wire import (
     Writer,
@@ -204,8 +204,7 @@ def unpublish(spec: ProjectSpec, nodes: Sequence[Node], *, dry_run: bool) -> Unp
                 done = UnpublishedNode(node.name, kind, Status.PLANNED, reason)
         except Exception as error:
             shown = spec.redactor.error(known_error(error), Audience.PERSON).placed(node.location)
-            kind = "source" if isinstance(node, Table) and is_source(node) else kind
-            return UnpublishedNode(node.name, kind, Status.ERROR, error=shown)
+            return UnpublishedNode(node.name, kind_word(node), Status.ERROR, error=shown)
         if dry_run:
             return done
         elapsed = round(time.monotonic() - started, 3)

@@ -159,6 +159,21 @@ def test_the_manifest_has_what_nodes_read_and_are_held_to(
 KINDS = [("table", "here"), (KnnJoin.kind.value, "near"), ("table", "over")]
 
 
+def test_a_source_that_cannot_be_reached_has_one_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = {"impl": "rest", "properties": {"uri": "http://127.0.0.1:9"}}
+    target = {"state": "state", "catalogs": {"lake": catalog}}
+    write_project(tmp_path, target=target, sources=[{"catalog": "lake"}])
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(cli, ["run"]).exit_code == 1
+    [(id, node)] = written("manifest")["nodes"].items()
+    assert (id, node["resource_type"]) == ("source.shop.source:lake", "source")
+    assert [each["unique_id"] for each in written("run_results")["results"]] == [id]
+    CliRunner().invoke(cli, ["status"])
+    assert [each["unique_id"] for each in written("sources")["results"]] == [id]
+
+
 def test_a_status_leaves_how_nodes_are(command: Command) -> None:
     command("run")
     result = command("status", "--output", "json")

@@ -125,6 +125,24 @@ def test_what_fails_is_tried_again_ever_later(tmp_path: Path) -> None:
     assert watched.project.plan("broken").actions[0].verb == "skip"
 
 
+def test_what_is_mended_elsewhere_is_not_planned_again(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, HERE, {"name": "broken", "uri": "broken.lance"})
+    broken = tmp_path / "broken.lance"
+    lance.write_dataset(orders(0, 30), str(broken))
+    [data] = (broken / "data").iterdir()
+    content = data.read_bytes()
+    data.write_bytes(b"")
+    watched.round()
+    data.write_bytes(content)
+    assert watched.project.run(select="broken").status == "success"
+    for _ in range(3):
+        watched.round()
+    plans = watched.plans
+    for _ in range(5):
+        watched.round()
+    assert (watched.plans, watched.runs) == (plans, [["here", "broken"]])
+
+
 def test_what_cannot_be_planned_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
