@@ -20,7 +20,7 @@ T = TypeVar("T")
 settings.register_profile(
     THOROUGH, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
 )
-settings.register_profile(QUICK, settings.get_profile(THOROUGH), max_examples=20)
+settings.register_profile(QUICK, settings.get_profile(THOROUGH), max_examples=10)
 
 
 def examples(thorough: int) -> int:
