@@ -35,6 +35,7 @@ LONG = (
     "test_demo.py",
     "test_tutorials.py",
     "test_commands.py",
+    "test_notebook.py",
 )
 
 
