@@ -24,7 +24,7 @@ from tests.catalogs.serving import served
 from tests.catalogs.shops import SERVING, Shop
 from tests.catalogs.test_managed import KILLED as KILLED_RUN
 from tests.catalogs.test_managed import REPOSITORY, shop
-from tests.examples import each, sample
+from tests.examples import each
 from tests.interpreted import short_lived
 from tests.joins.search.results import NO_LINES, SCHEMA, rows, table
 
@@ -269,10 +269,11 @@ def run(shop: Shop, *command: str, expected: int = 0) -> str:
     return ended.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.fault
 @pytest.mark.spark
 @pytest.mark.parametrize("shop", ["dir"], indirect=True)
-@pytest.mark.parametrize("when", sample(["after", "before"], 1))
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_killed_around_the_commit_of_its_join_is_mended_by_the_next(
     shop: Shop, when: str
 ) -> None:

@@ -180,6 +180,7 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.thorough
 def test_cancelling_ends_one_group_and_no_other(remote: SparkSession, tmp_path: Path) -> None:
     is_over = threading.Event()
     marks = {name: tmp_path / name for name in ("cancelled", "other")}

@@ -181,6 +181,7 @@ def test_the_result_is_computed_once_and_used_many_times(spark: SparkSession) ->
     assert counted.value == once
 
 
+@pytest.mark.thorough
 def test_vectors_of_different_lengths_name_the_row(spark: SparkSession) -> None:
     left = frame(spark, [[1.0, 2.0]])
     within = frame(spark, [[1.0, 2.0], [1.0]], parts=1)
@@ -291,7 +292,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sides
 
 
-@pytest.mark.parametrize(("gate", "metric", "kind"), each(GATES, METRICS, KINDS))
+@pytest.mark.parametrize(("gate", "metric", "kind"), sample(each(GATES, METRICS, KINDS), 2))
 def test_plain_parquet_on_the_right_is_searched_where_it_is(
     spark: SparkSession, tmp_path: Path, written: list[str], gate: str, metric: str, kind: str
 ) -> None:
@@ -417,7 +418,8 @@ def test_spark_finds_the_same_neighbours_within_a_distance(spark: SparkSession) 
     assert len(ours) not in (0, 150)
 
 
-@pytest.mark.parametrize("how", sample([{"nprobes": 10_000}, {"recall": 0.9}], 1))
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", [{"nprobes": 10_000}, {"recall": 0.9}])
 def test_an_approximate_search_keeps_to_the_distance(
     spark: SparkSession, how: dict[str, float]
 ) -> None:
