@@ -18,7 +18,7 @@ from tests.interpreted import INTERPRETED, short_lived
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
 # mypy checks what the others call.
-PROGRAMS = sample(programs(BENCHMARKS), 7)
+PROGRAMS = sample(programs(BENCHMARKS), 5)
 
 pytestmark = pytest.mark.spark
 

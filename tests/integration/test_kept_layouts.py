@@ -193,6 +193,7 @@ def test_rows_that_come_back_are_found(shop: Shop) -> None:
     assert nearest & {id for rows in shop.result().values() for id, _ in rows}
 
 
+@pytest.mark.thorough
 def test_compacted_fragments_are_put_in_again(shop: Shop) -> None:
     shop.run()
     for number in range(3):
@@ -272,6 +273,7 @@ def test_new_left_rows_are_searched_in_the_kept_layout(shop: Shop) -> None:
     assert shop.check() >= 0.88
 
 
+@pytest.mark.thorough
 def test_new_left_rows_that_cannot_match_are_not_searched(shop: Shop) -> None:
     shop.run()
     nulls = pa.array([None] * 5, pa.list_(pa.float32(), 16))
@@ -393,6 +395,7 @@ def test_damage_is_seen_and_costs_time_only(
     assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
 
 
+@pytest.mark.thorough
 def test_another_dataset_in_its_place_is_no_layout(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -452,7 +452,7 @@ BIGGER = {
 }
 
 
-@pytest.mark.parametrize("name", sample(list(BIGGER), 6))
+@pytest.mark.parametrize("name", sample(list(BIGGER), 4))
 def test_joins_within_bigger_queries(session: SparkSession, searches: Searches, name: str) -> None:
     views(session, floats(19, 12, 4), floats(20, 30, 4))
     text = BIGGER[name]
@@ -481,7 +481,7 @@ ON_THE_LEFT = {
 }
 
 
-@pytest.mark.parametrize(("kind", "condition"), each(KINDS, sample(list(ON_THE_LEFT), 6)))
+@pytest.mark.parametrize(("kind", "condition"), each(KINDS, sample(list(ON_THE_LEFT), 4)))
 def test_left_rows_that_a_condition_drops_are_not_searched(
     session: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
