@@ -316,7 +316,9 @@ def test_a_limit_leaves_the_workers_alive(spark: SparkSession, view: DataFrame) 
     for _ in range(3):
         assert len(spark.sql("select * from t where k = 1 limit 2").collect()) == 2
         assert len(view.limit(3).collect()) == 3
-    assert workers() == before
+    # Those that earlier tests have left may end meanwhile; none takes the place of another.
+    left = workers()
+    assert left and left <= before
 
 
 def test_planning_makes_each_request_once(view: DataFrame, asked: list[dict[str, Any]]) -> None:
