@@ -48,12 +48,12 @@ check: machine-check install browser lint compiled ## Check style, types and lay
 	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel"
 
 .PHONY: test
-test: machine-test ## Check style, types and layers, then run every test, some with a share of their cases
+test: machine-test ## Check style, types and layers, then run tests of every kind, with a share of their cases
 	@$(MAKE) -j $(WORKERS) prepared
 	@$(WITH_SPARK) $(PYTEST) --hypothesis-profile=quick
 
 .PHONY: thorough
-thorough: machine-test ## Do as `make test` does, with all cases of every test
+thorough: machine-test ## Do as `make test` does, with every test and all its cases
 	@$(MAKE) -j $(WORKERS) prepared
 	@$(WITH_SPARK) $(PYTEST)
 
@@ -67,7 +67,7 @@ older-sparks: | $(BIN)/python
 	-@$(BIN)/python -m tests.versions.environments
 
 .PHONY: matrix
-matrix: machine-matrix install compiled ## Run every test that needs Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
+matrix: machine-matrix install compiled ## Run the tests of `make test` that need Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
 	@$(BIN)/python -m tests.versions --workers $(WORKERS)
 
 # What click prints and what PySpark has differs by version: the tests of that are left out.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 from hypothesis import settings
 
-from tests.examples import THOROUGH
+from tests.examples import THOROUGH, is_thorough
 from tests.hidden_spark import hide_spark
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ LONG = (
     "test_demo.py",
     "test_tutorials.py",
     "test_commands.py",
+    "test_notebook.py",
 )
 
 
@@ -61,8 +62,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG)
+    if not is_thorough():
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,8 @@
-"""How much tests try: all that is written down, or a share of it in the profile `quick`."""
+"""How much tests try: all that is written down, or a share of it in the profile `quick`.
+
+That profile leaves out the tests marked `thorough`, too: each proves on Spark, or with real
+processes, what another test in it proves.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ T = TypeVar("T")
 settings.register_profile(
     THOROUGH, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
 )
-settings.register_profile(QUICK, settings.get_profile(THOROUGH), max_examples=20)
+settings.register_profile(QUICK, settings.get_profile(THOROUGH), max_examples=10)
 
 
 def examples(thorough: int) -> int:
@@ -26,7 +30,7 @@ def examples(thorough: int) -> int:
 
 def sample(cases: Sequence[T], quick: int) -> Sequence[T]:
     """Return the cases, or in the profile `quick` so many of them, evenly spread."""
-    if _is_thorough() or quick >= len(cases):
+    if is_thorough() or quick >= len(cases):
         return cases
     return [cases[number * len(cases) // quick] for number in range(quick)]
 
@@ -34,7 +38,7 @@ def sample(cases: Sequence[T], quick: int) -> Sequence[T]:
 def combinations(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
     """Return the product of the axes, or in the profile `quick` some with each pair of values."""
     cases = list(product(*axes))
-    if _is_thorough():
+    if is_thorough():
         return cases
     missing = set().union(*map(_pairs, cases))
     chosen = []
@@ -50,7 +54,7 @@ def each(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
     It is for axes of which each has code of its own.
     """
     values = [list(axis) for axis in axes]
-    if _is_thorough():
+    if is_thorough():
         return list(product(*values))
     return [
         tuple(axis[number % len(axis)] for axis in values)
@@ -58,9 +62,15 @@ def each(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
     ]
 
 
+def profile_option() -> str:
+    """Return the option with which another pytest tries as much."""
+    return f"--hypothesis-profile={THOROUGH if is_thorough() else QUICK}"
+
+
+def is_thorough() -> bool:
+    """Return whether all is tried."""
+    return settings().max_examples == settings.get_profile(THOROUGH).max_examples
+
+
 def _pairs(case: tuple[Any, ...]) -> set[object]:
     return set(pairs_of(enumerate(case), 2))
-
-
-def _is_thorough() -> bool:
-    return settings().max_examples == settings.get_profile(THOROUGH).max_examples

@@ -1,8 +1,9 @@
 """Run programs one after the other in this process, and write the outcome of each as JSON.
 
-    python -m tests.benchmarks.programs FOLDER REPORT --tiny
+    python -m tests.benchmarks.programs REPORT PROGRAM...
 
-Those that start Spark share a JVM, which takes longer to start than a smoke run takes.
+Each runs at its tiny size. Those that start Spark share a JVM, which takes longer to start than a
+smoke run takes.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ def programs(folder: Path) -> list[Path]:
     )
 
 
-def run(program: Path, options: list[str]) -> dict[str, str | None]:
-    """Run a program as `python PROGRAM OPTION...` does; return its output and its error."""
+def run(program: Path) -> dict[str, str | None]:
+    """Run a program as `python PROGRAM --tiny` does; return its output and its error."""
     from pyspark import SparkContext
 
     output, error = io.StringIO(), None
-    sys.argv = [str(program), *options]
+    sys.argv = [str(program), "--tiny"]
     try:
         with redirect_stdout(output):
             runpy.run_path(str(program), run_name="__main__")
@@ -41,14 +42,14 @@ def run(program: Path, options: list[str]) -> dict[str, str | None]:
     return {"program": program.name, "output": output.getvalue(), "error": error}
 
 
-def main(folder: Path, report: Path, *options: str) -> None:
+def main(report: Path, *programs: Path) -> None:
     # Benchmarks import each other by name, since a program's folder is where Python looks first.
-    sys.path.insert(0, str(folder))
+    sys.path.insert(0, str(programs[0].parent))
     with report.open("w", encoding="utf-8") as file:
-        for program in programs(folder):
-            file.write(json.dumps(run(program, list(options))) + "\n")
+        for program in programs:
+            file.write(json.dumps(run(program)) + "\n")
             file.flush()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
+    main(*map(Path, sys.argv[1:]))

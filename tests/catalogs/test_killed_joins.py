@@ -24,7 +24,7 @@ from tests.catalogs.serving import served
 from tests.catalogs.shops import SERVING, Shop
 from tests.catalogs.test_managed import KILLED as KILLED_RUN
 from tests.catalogs.test_managed import REPOSITORY, shop
-from tests.examples import combinations
+from tests.examples import each
 from tests.interpreted import short_lived
 from tests.joins.search.results import NO_LINES, SCHEMA, rows, table
 
@@ -140,7 +140,7 @@ def check_whole(shop: Shop) -> None:
 @pytest.mark.fault
 @pytest.mark.parametrize(
     ("shop", "change", "when"),
-    combinations(
+    each(
         ["dir", "serving"],
         ["create", "replace", "append"],
         ["before the commit", "after the commit"],
@@ -160,8 +160,9 @@ def test_a_join_killed_around_its_commit_is_mended_by_the_next(
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("dies", ["before", "after"])
-@pytest.mark.parametrize("change", ["create", "replace", "append"])
+@pytest.mark.parametrize(
+    ("change", "dies"), each(["create", "replace", "append"], ["before", "after"])
+)
 def test_a_join_killed_before_or_after_its_announcement_is_mended_by_the_next(
     tmp_path: Path, change: str, dies: str
 ) -> None:
@@ -268,6 +269,7 @@ def run(shop: Shop, *command: str, expected: int = 0) -> str:
     return ended.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.fault
 @pytest.mark.spark
 @pytest.mark.parametrize("shop", ["dir"], indirect=True)

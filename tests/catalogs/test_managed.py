@@ -15,6 +15,7 @@ import pytest
 
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, TRACKED, Shop, rows
+from tests.examples import each, sample
 
 REPOSITORY = Path(__file__).parents[2]
 ORDERS = {"name": "orders", "table": "lake.sales.orders"}
@@ -167,7 +168,9 @@ def check_mended(shop: Shop) -> None:
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("shop", "when"), each(["dir", "serving"], ["before", "after"]), indirect=["shop"]
+)
 def test_a_run_killed_around_its_commit_is_mended_by_the_next(shop: Shop, when: str) -> None:
     shop.declare(ORDERS)
     run_and_be_killed(shop, "-c", KILLED, when, "orders")
@@ -175,7 +178,7 @@ def test_a_run_killed_around_its_commit_is_mended_by_the_next(shop: Shop, when: 
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("dies", ["before", "within", "after"])
+@pytest.mark.parametrize("dies", sample(["before", "within", "after"], 2))
 def test_a_run_killed_between_commit_and_announcement_is_mended_by_the_next(
     tmp_path: Path, dies: str
 ) -> None:

@@ -18,6 +18,7 @@ from lancestat.project import Project
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.lender import ID, SECRET, Lender, lending
 from tests.catalogs.shops import SERVING, TRACKED, Shop
+from tests.examples import sample
 from tests.faults.proxy import Plan, proxy
 from tests.integration.commands import lancestat
 from tests.integration.object_store import SECRET_KEY, ObjectStore
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.s3
 
 REPOSITORY = Path(__file__).parents[2]
 ORDERS = {"name": "orders", "table": "lake.sales.orders"}
-KINDS = ("flat", "manifest", "managed", "rest", "rest managed", "lending", "lending managed")
+KINDS = ("flat", "managed", "manifest", "rest", "rest managed", "lending managed", "lending")
 
 
 @dataclass
@@ -73,7 +74,7 @@ def lending_shop(
     return StoreShop(folder, SERVING, properties, failing, options=place_options(store))
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=sample(KINDS, 4))
 def shop(
     request: pytest.FixtureRequest, object_store: ObjectStore, tmp_path: Path
 ) -> Iterator[StoreShop]:

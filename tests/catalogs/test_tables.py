@@ -16,11 +16,12 @@ from lancestat.cli import debug as checks
 from lancestat.cli.debug import Check
 from lancestat.spark.jvm import Java
 from tests.catalogs.shops import SERVING, Shop
+from tests.examples import sample
 
-KINDS = ("flat", "manifest", "managed", "rest", "serving", "serving managed")
+KINDS = ("flat", "manifest", "rest", "managed", "serving managed", "serving")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=sample(KINDS, 3))
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     root = str(tmp_path / "lake")
     managed = {"table_version_tracking_enabled": "true", "table_version_storage_enabled": "true"}

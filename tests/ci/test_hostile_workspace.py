@@ -21,6 +21,7 @@ import pytest
 from tests.ci.composite import Ran
 from tests.ci.conftest import PROJECT, SPECS, Repository
 from tests.ci.warm import ROOT
+from tests.examples import each, sample
 from tests.review.github_stub import GitHubStub
 
 Act = Callable[..., Ran]
@@ -123,7 +124,7 @@ def evil(program: Path) -> str:
     )
 
 
-@pytest.mark.parametrize("leads_back", [False, True])
+@pytest.mark.parametrize("leads_back", sample([True, False], 1))
 def test_nothing_of_the_workspace_is_run_or_imported(
     leads_back: bool,
     act: Act,
@@ -194,8 +195,10 @@ def test_names_that_look_like_options_are_names(
     assert len(github.bodies) == 1
 
 
-@pytest.mark.parametrize("name", ["target", "base", "fail_on"])
-@pytest.mark.parametrize("value", ["--help", "-h", "--version", "--no-datasets"])
+@pytest.mark.parametrize(
+    ("value", "name"),
+    each(["--help", "-h", "--version", "--no-datasets"], ["target", "base", "fail_on"]),
+)
 def test_inputs_that_look_like_options_are_refused(
     name: str, value: str, act: Act, repository: Repository
 ) -> None:

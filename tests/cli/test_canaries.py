@@ -21,6 +21,7 @@ from lancestat.spec.model import node_digest
 from lancestat.state.values import RunRecord
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
 from tests.cli.conftest import Lancestat
+from tests.examples import each
 from tests.query.workload.logs import operator, scan, write_log
 
 # Commands whose output stays private, and commands whose output may be published.
@@ -96,8 +97,7 @@ def git(folder: Path, *args: str) -> None:
     subprocess.run(["git", *names, *args], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-@pytest.mark.parametrize("command", PERSONAL, ids=" ".join)
+@pytest.mark.parametrize(("command", "verbose"), each(PERSONAL, [False, True]), ids=str)
 def test_no_command_shows_a_secret(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...], verbose: bool
 ) -> None:
@@ -114,8 +114,7 @@ def test_commands_show_ordinary_values(folder: Path, lancestat: Lancestat) -> No
     assert "{{ env_var('C_DESCRIPTION') }} and {{ env_var('C_DB_PASSWORD')" in output
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-@pytest.mark.parametrize("command", PUBLIC, ids=" ".join)
+@pytest.mark.parametrize(("command", "verbose"), each(PUBLIC, [True, False]), ids=str)
 def test_public_outputs_show_no_value_of_the_environment(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...], verbose: bool
 ) -> None:

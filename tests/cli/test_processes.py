@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat as package
+from tests.examples import sample
 
 PROJECT = """
 name: shop
@@ -115,15 +116,18 @@ def test_debug_starts_spark_and_checks_its_workers(shop: Path) -> None:
     assert looked.stdout.splitlines()[-1].startswith("ok  Spark")
 
 
+# A terminal interrupts the whole group; a scheduler terminates the process that it started.
+INTERRUPTS = [
+    (os.kill, signal.SIGTERM, 143, "terminated"),
+    (os.killpg, signal.SIGINT, 130, "interrupted"),
+]
+
+
 @pytest.mark.spark
 @pytest.mark.fault
 def test_interrupted_runs_report_it_and_the_next_one_finishes(shop: Path) -> None:
     command = [sys.executable, "-m", "lancestat", "run", "--quiet"]
-    # A terminal interrupts the whole group; a scheduler terminates the process that it started.
-    for send, sent, code, message in (
-        (os.killpg, signal.SIGINT, 130, "interrupted"),
-        (os.kill, signal.SIGTERM, 143, "terminated"),
-    ):
+    for send, sent, code, message in sample(INTERRUPTS, 1):
         run = subprocess.Popen(
             command,
             cwd=shop,
@@ -257,7 +261,7 @@ def test_no_command_warns_of_code_of_its_own(shop: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PYTHONWARNINGS", "always")
     monkeypatch.setenv("PYTHONDEVMODE", "1")
     folder = str(Path(package.__file__).parent)
-    for line in ("run", "show orders", "docs"):
+    for line in sample(("run", "show orders", "docs"), 1):
         done = lancestat(shop, *line.split())
         assert done.returncode == 0, (line, done.stderr)
         own = [

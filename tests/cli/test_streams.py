@@ -17,7 +17,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from tests.examples import each
+from tests.examples import each, sample
 
 EVIL = "red\x1b[31m\x9b2J\u202e"
 ASCII = {"PYTHONUTF8": "0", "LC_ALL": "C"}
@@ -100,7 +100,7 @@ def on_terminal(folder: Path, *args: str) -> bytes:
     return written
 
 
-@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize("form", sample(["csv", "json"], 1))
 def test_no_name_controls_a_terminal(form: str, shop: Path) -> None:
     text = on_terminal(shop, "show", "t", "--output", form).decode()
     assert "red" in text

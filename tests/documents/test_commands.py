@@ -46,6 +46,8 @@ git switch --quiet --create change && sed -i 's/columns: all/columns: [order_id]
 }
 WITH_SPARK = {"docs/how-to/spark.md", "examples/project/README.md", "README.md"}
 NEEDS_SPARK = [pytest.mark.spark, newest]
+# tests/integration/test_demo.py runs its programs, in the checkout.
+AGAIN = "examples/project/README.md"
 
 # Commands that these tests do not run, by page; `*` is every command of the page.
 NOT_RUN = {
@@ -87,9 +89,12 @@ def test_every_page_with_commands_has_a_scene(page: str) -> None:
     assert page in SCENES or not [c.text for c in commands(page) if is_run(page, c.text)]
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=NEEDS_SPARK if page in WITH_SPARK else []) for page in SCENES]
-)
+def marks(page: str) -> list[pytest.MarkDecorator]:
+    of_page = NEEDS_SPARK if page in WITH_SPARK else []
+    return [*of_page, pytest.mark.thorough] if page == AGAIN else of_page
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=marks(page)) for page in SCENES])
 def test_commands_run(page: str, clean: CleanEnvironment, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()

@@ -51,6 +51,7 @@ SMALLER = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @newest
 def test_the_tutorial_of_tpcds_does_what_it_says_at_a_smaller_scale(

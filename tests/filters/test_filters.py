@@ -38,7 +38,7 @@ def test_filters_agree_for_every_type_at_its_extremes(
     check(spark, rows, "UTC", list(islice(drawn(WAYS.index(way)), examples(80))), way)
 
 
-@pytest.mark.parametrize("zone", sample(ZONES[1:], 3))
+@pytest.mark.parametrize("zone", sample(ZONES[1:], 2))
 def test_filters_agree_for_dates_and_instants_in_odd_zones(
     spark: SparkSession, rows: Rows, zone: str
 ) -> None:
@@ -47,7 +47,7 @@ def test_filters_agree_for_dates_and_instants_in_odd_zones(
     check(spark, rows, zone, conditions, WAYS[seed % len(WAYS)])
 
 
-@pytest.mark.parametrize("zone", ["Pacific/Apia", "Africa/Monrovia"])
+@pytest.mark.parametrize("zone", sample(["Pacific/Apia", "Africa/Monrovia"], 1))
 def test_the_zone_of_the_jvm_does_not_matter(spark: SparkSession, rows: Rows, zone: str) -> None:
     """Apia skipped 2011-12-30, which is no day to its calendar."""
     skipped = "`day_mid` = DATE'2011-12-30'"

@@ -18,7 +18,7 @@ __all__ = ["spark"]
 
 pytestmark = pytest.mark.spark
 
-HISTORIES = sample(range(12), 4)
+HISTORIES = sample(range(12), 3)
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def cut(files: Iterable[Path]) -> None:
         path.write_bytes(content[: len(content) * 2 // 3])
 
 
-@pytest.mark.parametrize("how", sample(list(LOGS), 2))
+@pytest.mark.parametrize("how", sample(["zstd", "plain", "lz4", "snappy"], 1))
 def test_advice_from_a_log(tmp_path: Path, how: str) -> None:
     make_tables(tmp_path)
     events = log_queries(tmp_path, *LOGS[how])

@@ -260,13 +260,13 @@ QUERIES: list[tuple[str, int]] = [
     ("with c as (select count(*) n from {t}) select x.n + y.n from c x, c y", 2),
     ("select count(*) from {t} tablesample (100 percent)", 0),
     ("select max(o_id) over () as m from {t} limit 1", 0),
-    ("select count(*) from {t} where rand(1) < 2", 0),
+    ("select count(*) from {t} where rand(1) < 0.5", 0),
     ("select count_if(part = 1) from {t}", 0),
     ("select mean(c) from (select count(*) c from {t})", 1),
 ]
 
 
-@pytest.mark.parametrize(("query", "scans"), sample(QUERIES, 40), ids=str)
+@pytest.mark.parametrize(("query", "scans"), sample(QUERIES, 26), ids=str)
 def test_queries_give_the_same_rows_and_types(views: SparkSession, query: str, scans: int) -> None:
     mine, theirs = (views.sql(query.format(t=name)) for name in ("t", "r"))
     assert mine.schema.simpleString() == theirs.schema.simpleString()

@@ -20,6 +20,7 @@ from lancestat.query.sql.comparison import TURNS, WITHOUT_STATISTICS, compare_qu
 from lancestat.query.sql.explanation import Operator, PlanExplanation
 from lancestat.query.sql.statement import QueryText, parse
 from lancestat.spark.session import active
+from tests.examples import each
 from tests.interpreted import INTERPRETED
 from tests.runs.world import write_project
 from tests.versions.needs import empty_relations
@@ -235,8 +236,7 @@ def test_a_plan_that_is_found_to_return_nothing_has_what_ran(shop: SparkSession)
     assert true_rows(empty) == 0
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize("partitions", ["1", "4"])
+@pytest.mark.parametrize(("adaptive", "partitions"), each(["true", "false"], ["4", "1"]))
 def test_rows_that_spark_samples_before_it_sorts_count_once(
     shop: SparkSession, adaptive: str, partitions: str
 ) -> None:

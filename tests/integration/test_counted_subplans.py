@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.examples import sample
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -88,7 +90,7 @@ def tables(
         spark.catalog.dropTempView(name)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", sample(list(QUERIES), 10))
 def test_rows_of_every_operator_are_those_of_its_sql(
     query: str, spark: SparkSession, tables: dict[frozenset[str], str], tmp_path: Path
 ) -> None:

@@ -246,6 +246,7 @@ def test_without_java_the_demo_stops_with_one_line_before_any_work(tmp_path: Pat
     assert not (folder / "warehouse").exists()
 
 
+@pytest.mark.thorough
 def test_the_demo_of_duplicates_finds_what_was_planted(tmp_path: Path) -> None:
     examples = copied(tmp_path, "project", "duplicates")
     demo = examples / "duplicates" / "demo.py"

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.examples import sample
 from tests.integration.faulty_daemon import REPOSITORY, Faults
 from tests.integration.knn_driver import K
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table
@@ -153,22 +154,25 @@ def old(running: Cluster) -> Path:
 
 @pytest.mark.parametrize(
     ("by", "lefts", "faults"),
-    [
-        ("in place", FEW, {"probe": ["kill executor"]}),
-        ("exact", FEW, {"scratch": ["kill worker", "raise"], "merge": ["kill worker"]}),
-        ("exact", MANY, {"write": ["kill worker"]}),
-        (
-            "ivf",
-            MANY,
-            {"layout": ["kill worker"], "probe": ["raise"] * 2, "materialize": ["kill worker"]},
-        ),
-        pytest.param(
-            "spark",
-            FEW,
-            {"materialize": ["kill executor", "raise"]},
-            marks=needs.nearest_by_join,
-        ),
-    ],
+    sample(
+        [
+            ("in place", FEW, {"probe": ["kill executor"]}),
+            ("exact", FEW, {"scratch": ["kill worker", "raise"], "merge": ["kill worker"]}),
+            ("exact", MANY, {"write": ["kill worker"]}),
+            (
+                "ivf",
+                MANY,
+                {"layout": ["kill worker"], "probe": ["raise"] * 2, "materialize": ["kill worker"]},
+            ),
+            pytest.param(
+                "spark",
+                FEW,
+                {"materialize": ["kill executor", "raise"]},
+                marks=needs.nearest_by_join,
+            ),
+        ],
+        3,
+    ),
 )
 def test_failed_tasks_are_retried_in_each_stage(
     cluster: Cluster, tmp_path: Path, by: str, lefts: int, faults: dict[str, list[str]]
@@ -187,14 +191,17 @@ def test_failed_tasks_are_retried_in_each_stage(
 
 @pytest.mark.parametrize(
     ("by", "lefts", "point", "what"),
-    [
-        ("exact", FEW, "scratch", "computing the (left|right) side"),
-        ("exact", MANY, "probe", "searching for neighbours"),
-        ("ivf", FEW, "layout", "writing the IVF lists of the right side"),
-        pytest.param(
-            "spark", FEW, "materialize", "writing the result", marks=needs.nearest_by_join
-        ),
-    ],
+    sample(
+        [
+            ("exact", FEW, "scratch", "computing the (left|right) side"),
+            ("exact", MANY, "probe", "searching for neighbours"),
+            ("ivf", FEW, "layout", "writing the IVF lists of the right side"),
+            pytest.param(
+                "spark", FEW, "materialize", "writing the result", marks=needs.nearest_by_join
+            ),
+        ],
+        2,
+    ),
 )
 def test_tasks_that_always_fail_are_one_error_and_keep_the_old_result(
     cluster: Cluster, old: Path, by: str, lefts: int, point: str, what: str
@@ -225,7 +232,7 @@ def test_workers_that_are_always_killed_are_one_error_and_keep_the_old_result(
     cluster.check_nothing_is_left(old)
 
 
-@pytest.mark.parametrize("point", ["scratch", "layout"])
+@pytest.mark.parametrize("point", sample(["layout", "scratch"], 1))
 def test_a_full_disk_is_one_clear_error(cluster: Cluster, tmp_path: Path, point: str) -> None:
     cluster.faults.always(point, "no room")
 

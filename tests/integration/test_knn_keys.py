@@ -229,7 +229,7 @@ def random_rows(random: np.random.Generator, name: str, keys: Sequence[Any]) -> 
     return rows.append_column("shop" if name == "v" else "store", pa.array(chosen, pa.int32()))
 
 
-@pytest.mark.parametrize("seed", sample([0, 1, 5, 2, 3, 4], 3))
+@pytest.mark.parametrize("seed", sample([5, 0, 1, 2, 3, 4], 2))
 def test_histories_of_appended_rows_have_the_rows_of_a_full_join(
     world: SparkWorld, seed: int
 ) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-HISTORIES = 12
+HISTORIES = sample(range(12), 4)
 
 FINEST = replace(ANALYSIS, lightest=1)
 Results = Sequence[tuple[Scan, dict[str, ColumnPartial]]]
@@ -132,7 +132,7 @@ def test_in_this_process_the_partials_of_random_histories_are_those_of_spark(
 ) -> None:
     """Deleted and updated rows, compactions, columns that were added, dropped, renamed, retyped."""
     compared = 0
-    for seed in range(HISTORIES):
+    for seed in HISTORIES:
         world = HistoryWorld(tmp_path / str(seed))
         steps = draw_history(seed)
         world.create(Random(steps[0][1]))
@@ -143,10 +143,10 @@ def test_in_this_process_the_partials_of_random_histories_are_those_of_spark(
         work = whole_table(world.uri)
         assert_same_here(work, scanned(work))
         compared += len(work.scans)
-    assert compared > HISTORIES
+    assert compared > len(HISTORIES)
 
 
-@pytest.mark.parametrize(("lightest", "per_job"), [(1, 32_768), (1, 3), (200_000, 5)])
+@pytest.mark.parametrize(("lightest", "per_job"), sample([(200_000, 5), (1, 32_768), (1, 3)], 1))
 def test_partials_do_not_depend_on_how_work_is_split(
     spark: SparkSession,
     table: str,

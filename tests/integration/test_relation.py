@@ -23,6 +23,7 @@ from lancestat.query.read.relation import attach_views
 from lancestat.spark import compiler, versions
 from lancestat.spark.compiler import compile_jar, relation_classes
 from lancestat.spark.failure import carried_error
+from tests.examples import each, sample
 from tests.integration.planned import executed, planned
 from tests.query.read.arrow_values import CASES, plain
 
@@ -88,8 +89,9 @@ READ = {
 AT_ONCE = 8
 
 
-@pytest.mark.parametrize("whole_stage", ["true", "false"])
-@pytest.mark.parametrize("first", range(0, len(READ), AT_ONCE))
+@pytest.mark.parametrize(
+    ("first", "whole_stage"), each(range(0, len(READ), AT_ONCE), ["true", "false"])
+)
 def test_every_type_is_collected_as_lance_has_it(
     spark: SparkSession, tmp_path: Path, first: int, whole_stage: str
 ) -> None:
@@ -126,7 +128,8 @@ def test_columns_that_spark_cannot_read_are_left_out(
 
 
 @pytest.mark.parametrize(
-    "name", ["select", "a b", "Ünï", 'quo"te', "UPPER", "1x", "a.b", "_rowid_", "new\nline"]
+    "name",
+    sample(["select", "a b", "Ünï", 'quo"te', "UPPER", "1x", "a.b", "_rowid_", "new\nline"], 5),
 )
 def test_odd_names_are_read_and_filtered(spark: SparkSession, tmp_path: Path, name: str) -> None:
     try:
@@ -313,7 +316,9 @@ def test_a_limit_leaves_the_workers_alive(spark: SparkSession, view: DataFrame) 
     for _ in range(3):
         assert len(spark.sql("select * from t where k = 1 limit 2").collect()) == 2
         assert len(view.limit(3).collect()) == 3
-    assert workers() == before
+    # Those that earlier tests have left may end meanwhile; none takes the place of another.
+    left = workers()
+    assert left and left <= before
 
 
 def test_planning_makes_each_request_once(view: DataFrame, asked: list[dict[str, Any]]) -> None:
@@ -392,8 +397,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return uri
 
 
-@pytest.mark.parametrize("java_dates", ["true", "false"])
-@pytest.mark.parametrize("type", LITERALS)
+@pytest.mark.parametrize(("type", "java_dates"), each(LITERALS, ["true", "false"]))
 def test_literals_are_passed_exactly(
     spark: SparkSession, typed: str, asked: list[dict[str, Any]], type: str, java_dates: str
 ) -> None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.project import Project
+from tests.examples import each
 from tests.hidden_spark import hide_spark
 from tests.runs.world import write_project
 
@@ -200,8 +201,7 @@ WITHOUT_SPARK = (
 )
 
 
-@pytest.mark.parametrize("query", WITHOUT_SPARK)
-@pytest.mark.parametrize("form", ["json", "csv", "text"])
+@pytest.mark.parametrize(("query", "form"), each(WITHOUT_SPARK, ["json", "csv", "text"]))
 def test_what_is_answered_without_spark_is_what_spark_answers(
     sql: Sql, shop: Path, query: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

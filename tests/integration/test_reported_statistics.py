@@ -17,6 +17,7 @@ import pytest
 
 import lancestat
 from lancestat.tables.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION
+from tests.examples import each
 from tests.integration.planned import optional, planned
 from tests.integration.test_oracle import AWKWARD
 from tests.runs.world import World
@@ -103,8 +104,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-@pytest.mark.parametrize("column", SCALES)
+@pytest.mark.parametrize(("column", "condition"), each(SCALES, CONDITIONS))
 def test_estimates_of_filters_are_accurate(
     column: str, condition: str, uniform: DataFrame, truths: dict[str, int]
 ) -> None:

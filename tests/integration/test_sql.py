@@ -22,6 +22,7 @@ from lancestat.errors.codes import InvalidQuery
 from lancestat.project import Project
 from lancestat.query.sql.statement import QueryText, parse, parse_analyze
 from lancestat.spark.failure import silent_query_logger
+from tests.examples import sample
 from tests.interpreted import short_lived
 from tests.runs.world import write_project
 from tests.versions import needs
@@ -190,23 +191,26 @@ def test_other_statements_are_passed_to_spark(sql: Sql, spark: SparkSession) -> 
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "create table sql_never using parquet as select * from orders",
-        "create temporary view sql_never as select 1 as a",
-        "create database sql_never",
-        "drop table orders",
-        "drop view orders",
-        "insert into orders values (1)",
-        "with a as (select 1) insert into orders select * from a",
-        "from orders insert into a select * insert into b select *",
-        "insert overwrite directory 'sql_never' using parquet select 1",
-        "delete from orders",
-        "update orders set id = 1",
-        "truncate table orders",
-        "alter table orders rename to sql_never",
-        "cache table sql_never as select 1",
-        "add jar 'a.jar'",
-    ],
+    sample(
+        [
+            "create table sql_never using parquet as select * from orders",
+            "create temporary view sql_never as select 1 as a",
+            "create database sql_never",
+            "drop table orders",
+            "drop view orders",
+            "insert into orders values (1)",
+            "with a as (select 1) insert into orders select * from a",
+            "from orders insert into a select * insert into b select *",
+            "insert overwrite directory 'sql_never' using parquet select 1",
+            "delete from orders",
+            "update orders set id = 1",
+            "truncate table orders",
+            "alter table orders rename to sql_never",
+            "cache table sql_never as select 1",
+            "add jar 'a.jar'",
+        ],
+        5,
+    ),
 )
 def test_statements_that_write_or_define_are_refused(
     sql: Sql, shop: Path, spark: SparkSession, statement: str
@@ -222,24 +226,27 @@ def test_statements_that_write_or_define_are_refused(
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "values (1)",
-        "table orders",
-        "from orders select id",
-        "(select 1) union all select 2",
-        "show tables",
-        "show databases",
-        "show columns in orders",
-        "describe orders",
-        "desc query select 1",
-        "describe function abs",
-        "explain select 1",
-        "set spark.sql.ansi.enabled = true",
-        "set time zone 'UTC'",
-        "reset",
-        "use default",
-        "list jars",
-    ],
+    sample(
+        [
+            "values (1)",
+            "table orders",
+            "from orders select id",
+            "(select 1) union all select 2",
+            "show tables",
+            "show databases",
+            "show columns in orders",
+            "describe orders",
+            "desc query select 1",
+            "describe function abs",
+            "explain select 1",
+            "set spark.sql.ansi.enabled = true",
+            "set time zone 'UTC'",
+            "reset",
+            "use default",
+            "list jars",
+        ],
+        6,
+    ),
 )
 def test_statements_that_show_something_are_run(sql: Sql, statement: str) -> None:
     result = sql(statement)
@@ -298,7 +305,7 @@ def test_a_wrong_query_is_one_error_with_its_place(query: str, lines: list[str],
 
 
 @needs.ansi_by_default
-@pytest.mark.parametrize("form", ["text", "csv", "json"])
+@pytest.mark.parametrize("form", sample(["json", "text", "csv"], 1))
 def test_a_query_that_fails_when_it_runs_is_one_error(form: str, sql: Sql) -> None:
     result = sql("select id,\n 1 / (id - 7) as x from orders", "--output", form)
     assert result.exit_code == 1

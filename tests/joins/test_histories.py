@@ -10,6 +10,6 @@ from tests.examples import sample
 from tests.joins.histories import run_history
 
 
-@pytest.mark.parametrize("seed", sample(range(24), 8))
+@pytest.mark.parametrize("seed", sample(range(24), 4))
 def test_results_are_as_numpy_has_them_after_every_change(seed: int, tmp_path: Path) -> None:
     assert run_history(seed, tmp_path)[0] == "full"

@@ -31,6 +31,7 @@ from lancestat.pipelines.openlineage import dataset_name
 from lancestat.runs.result import RunInterrupted
 from lancestat.tables.analyze import RangePartials, ScanRange, ScanTask
 from tests import canaries
+from tests.examples import sample
 from tests.http_server import Handler, serving
 from tests.pipelines.openlineage_events import TOP, Json, check, ended, events_of, only, to_file
 from tests.runs.world import orders, write_project
@@ -453,14 +454,21 @@ print("openlineage.client" in sys.modules, "requests" in sys.modules)
 
 @pytest.mark.parametrize(
     ("variables", "file", "is_imported"),
-    [
-        ({}, None, False),
-        ({"OPENLINEAGE_NAMESPACE": "prod"}, None, False),
-        ({"OPENLINEAGE_URL": "http://127.0.0.1:1", "OPENLINEAGE_DISABLED": "True"}, None, False),
-        ({}, "openlineage.yml", True),
-        ({}, ".openlineage/openlineage.yml", True),
-        ({"OPENLINEAGE_CONFIG": "lineage.yml"}, "lineage.yml", True),
-    ],
+    sample(
+        [
+            ({}, None, False),
+            ({"OPENLINEAGE_NAMESPACE": "prod"}, None, False),
+            (
+                {"OPENLINEAGE_URL": "http://127.0.0.1:1", "OPENLINEAGE_DISABLED": "True"},
+                None,
+                False,
+            ),
+            ({}, "openlineage.yml", True),
+            ({}, ".openlineage/openlineage.yml", True),
+            ({"OPENLINEAGE_CONFIG": "lineage.yml"}, "lineage.yml", True),
+        ],
+        2,
+    ),
 )
 def test_the_client_is_imported_only_where_it_is_configured(
     sent: Path, tmp_path: Path, variables: dict[str, str], file: str | None, is_imported: bool

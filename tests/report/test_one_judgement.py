@@ -41,7 +41,7 @@ def test_all_surfaces_give_the_same_correct_verdict(
 
 @pytest.mark.parametrize(
     ("step", "publish"),
-    sample([*product(dict.fromkeys(STEPS), Publish)], 13),
+    sample([*product(dict.fromkeys(STEPS), Publish)], 7),
     ids=lambda each: getattr(each, "__name__", each),
 )
 def test_all_surfaces_give_the_same_verdict_after_every_step(

@@ -51,6 +51,7 @@ from lancestat.spec.model import (
 from lancestat.state.history import HistoryPoint
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.statuses import NOW, SHOWN, join, ran, table
+from tests.examples import each
 from tests.report.gathering import Gathering
 from tests.runs.world import World, orders
 from tests.spec.conftest import PROJECT
@@ -138,20 +139,20 @@ def test_the_number_of_changed_rows_is_unknown_after_a_cleanup(
     assert gathering.report(policy=Policy(allow_stale=True)).health is Health.OK
 
 
-@pytest.mark.parametrize(
-    ("policy", "health"),
-    [
-        (False, Health.ERROR),
-        (True, Health.WARN),
-        (StaleBounds(max_versions=5), Health.WARN),
-        (StaleBounds(max_changed_rows=0.1), Health.WARN),
-        (StaleBounds(max_versions=0), Health.ERROR),
-    ],
-)
-@pytest.mark.parametrize("publish", Publish)
+HEALTH_BY_POLICY = [
+    (False, Health.ERROR),
+    (True, Health.WARN),
+    (StaleBounds(max_versions=5), Health.WARN),
+    (StaleBounds(max_changed_rows=0.1), Health.WARN),
+    (StaleBounds(max_versions=0), Health.ERROR),
+]
+
+
+@pytest.mark.parametrize(("judged", "publish"), each(HEALTH_BY_POLICY, Publish))
 def test_an_added_column_is_named_and_as_severe_as_the_policy_says(
-    gathering: Gathering, policy: bool | StaleBounds, health: Health, publish: Publish
+    gathering: Gathering, judged: tuple[bool | StaleBounds, Health], publish: Publish
 ) -> None:
+    policy, health = judged
     gathering.world.publish = publish
     gathering.world.run()
     gathering.world.dataset.add_columns({"price2": "o_total * 2"})

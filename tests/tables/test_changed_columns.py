@@ -21,6 +21,7 @@ from lancestat.spec.model import (
 )
 from lancestat.tables.judgement import TableStatistics
 from lancestat.tables.wire import GuardReason
+from tests.examples import each
 from tests.runs.world import World
 
 LITTLE = StaleBounds(max_changed_rows=0.01)
@@ -80,8 +81,7 @@ def columns_of(world: World) -> dict[str, str]:
     return {key: text for key, text in entries.items() if key.startswith("lance.stats.column.")}
 
 
-@pytest.mark.parametrize("publish", Publish)
-@pytest.mark.parametrize("replace_column", REPLACEMENTS)
+@pytest.mark.parametrize(("replace_column", "publish"), each(REPLACEMENTS, Publish))
 def test_a_bound_on_changed_rows_refuses_statistics_of_a_column_that_was_replaced(
     small: World, replace_column: Step, publish: Publish
 ) -> None:

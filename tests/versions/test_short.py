@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.examples import profile_option
 from tests.versions.environments import REPOSITORY, SHORT, environment, runs_here
 
 pytestmark = pytest.mark.spark
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.spark
 def test_an_older_spark_has_what_lancestat_uses(version: str) -> None:
     ended = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", profile_option()),
             "tests/integration/test_versions.py",
             "tests/integration/test_plan_estimates.py",
             "tests/integration/test_query_log.py",

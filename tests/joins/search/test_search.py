@@ -15,7 +15,7 @@ from lancestat.joins.search.neighbours import Neighbours, merge, within, without
 from lancestat.joins.search.prefilter import Scaling
 from lancestat.joins.search.search import UNLIMITED, ExactSearch, RowList
 from lancestat.joins.search.work import distance_limit
-from tests.examples import examples
+from tests.examples import each, examples
 from tests.joins.search.brute_force import (
     FORMULAS,
     assert_nearest,
@@ -407,9 +407,13 @@ def test_bounded_neighbours_are_those_of_brute_force(
         assert_same(within(merge(apart, k), limit), expected)
 
 
-@pytest.mark.parametrize("metric", FORMULAS, ids=str)
-@pytest.mark.parametrize(("share", "first"), [(0.0, 0), (0.001, 0), (0.2, 20_001), (1.0, 20_001)])
-def test_many_rows_are_searched_within_bounds(metric: Metric, share: float, first: int) -> None:
+@pytest.mark.parametrize(
+    ("near", "metric"),
+    each([(0.0, 0), (0.001, 0), (0.2, 20_001), (1.0, 20_001)], FORMULAS),
+    ids=str,
+)
+def test_many_rows_are_searched_within_bounds(metric: Metric, near: tuple[float, int]) -> None:
+    share, first = near
     random = np.random.default_rng(3)
     rows = normal(random, 30_000, 24)
     queries = rows[20_000:20_300]
