@@ -8,7 +8,6 @@ from typing import Any
 
 from lancestat.errors import LakeError
 from lancestat.joins.record import decode_record as decode_join
-from lancestat.joins.record import history_figures as figures_of_join
 from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Snapshot
 from lancestat.report.rows import CellType, Row, RowShape
@@ -17,7 +16,7 @@ from lancestat.state.history import HistoryPoint
 from lancestat.state.store import StateReader
 from lancestat.tables.judgement import TableStatistics
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
-from lancestat.tables.stored import decode_record, history_figures
+from lancestat.tables.stored import decode_record
 from lancestat.tables.wire import column_figures
 
 _log = logging.getLogger("lancestat.report")
@@ -39,7 +38,7 @@ def recorded_history(
         for key, points in state.history(keys).items()
     }
     past: dict[str, list[HistoryPoint]] = {}
-    for kind, decode, figures_of in _RECORDED:
+    for kind, decode in _RECORDED:
         for key, records in state.past_records(kind, decode).items():
             if keys is not None and key not in keys:
                 continue
@@ -51,7 +50,7 @@ def recorded_history(
                     run.run_id,
                     run.finished_at,
                     {
-                        **figures_of(record),
+                        **record.history_figures(),
                         "bytes_read": None,
                         "seconds": run.nodes[0].result.get("elapsed_seconds"),
                     },
@@ -62,9 +61,9 @@ def recorded_history(
     return {key: (*past.get(key, ()), *kept.get(key, ())) for key in {**past, **kept}}
 
 
-_RECORDED: Sequence[tuple[str, Any, Any]] = (
-    (NodeKind.TABLE.value, decode_record, history_figures),
-    (NodeKind.KNN_JOIN.value, decode_join, figures_of_join),
+_RECORDED: Sequence[tuple[str, Any]] = (
+    (NodeKind.TABLE.value, decode_record),
+    (NodeKind.KNN_JOIN.value, decode_join),
 )
 
 

@@ -58,6 +58,19 @@ class FragmentReport:
     size_bytes: int | None
     covered: int
 
+    @classmethod
+    def of(cls, fragment: Fragment, covered: int) -> FragmentReport:
+        sizes = [file.size_bytes for file in fragment.files]
+        known = [size for size in sizes if size is not None]
+        return cls(
+            id=fragment.id,
+            rows=fragment.rows,
+            deleted_rows=fragment.deleted_rows,
+            files=len(fragment.files),
+            size_bytes=sum(known) if len(known) == len(sizes) else None,
+            covered=covered,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TableReport(NodeReport):
@@ -112,7 +125,7 @@ class TableReport(NodeReport):
         verdict = {"verdict": spoken([self.reason])}
         if self.status is None:
             return verdict
-        figures, behind = status_figures(self.status), self.status.versions_behind
+        figures, behind = TableFigures.of(self.status), self.status.versions_behind
         return {
             **verdict,
             "behind": count(behind) if behind else "",
@@ -196,21 +209,20 @@ class TableFigures:
     covered: int
     selected: int
 
-
-def status_figures(status: TableStatus) -> TableFigures:
-    """Return the figures of a table."""
-    is_behind = bool(status.versions_behind)
-    changed = status.changed_rows
-    return TableFigures(
-        verdict=verdict_words(status.use, status.reason),
-        rows=f"{count(status.rows, 'row')} in {count(status.fragments, 'fragment')}",
-        size=f"{size(status.size_bytes)} decoded, {size(status.disk_bytes)} on disk",
-        age=None if status.age is None else roughly(status.age),
-        behind=count(status.versions_behind or 0, "version") if is_behind else None,
-        changed=share(changed) if is_behind and changed is not None else None,
-        covered=len(status.columns),
-        selected=len(status.columns) + len(status.missing),
-    )
+    @classmethod
+    def of(cls, status: TableStatus) -> TableFigures:
+        is_behind = bool(status.versions_behind)
+        changed = status.changed_rows
+        return cls(
+            verdict=verdict_words(status.use, status.reason),
+            rows=f"{count(status.rows, 'row')} in {count(status.fragments, 'fragment')}",
+            size=f"{size(status.size_bytes)} decoded, {size(status.disk_bytes)} on disk",
+            age=None if status.age is None else roughly(status.age),
+            behind=count(status.versions_behind or 0, "version") if is_behind else None,
+            changed=share(changed) if is_behind and changed is not None else None,
+            covered=len(status.columns),
+            selected=len(status.columns) + len(status.missing),
+        )
 
 
 def verdict_words(is_used: bool, reason: str) -> str:
@@ -230,21 +242,11 @@ def fragment_coverage(
         by_key.update(columns_missing)
     columns, fragments = assessment.columns, assessment.snapshot.fragments
     return (
-        tuple(_report(fragment, len(columns) - by_fragment[fragment.id]) for fragment in fragments),
+        tuple(
+            FragmentReport.of(fragment, len(columns) - by_fragment[fragment.id])
+            for fragment in fragments
+        ),
         {field.name: len(fragments) - by_key[field_key(field)] for field in columns},
-    )
-
-
-def _report(fragment: Fragment, covered: int) -> FragmentReport:
-    sizes = [file.size_bytes for file in fragment.files]
-    known = [size for size in sizes if size is not None]
-    return FragmentReport(
-        id=fragment.id,
-        rows=fragment.rows,
-        deleted_rows=fragment.deleted_rows,
-        files=len(fragment.files),
-        size_bytes=sum(known) if len(known) == len(sizes) else None,
-        covered=covered,
     )
 
 

@@ -34,7 +34,6 @@ from lancestat.spec.column_selection import (
     AvailableColumn,
     ResolvedColumns,
     check_named,
-    resolve_columns,
 )
 from lancestat.spec.model import (
     Publish,
@@ -554,7 +553,7 @@ def resolve(spec: Table, snapshot: Snapshot, types: Mapping[str, ColumnType]) ->
     """The declared columns of a table against its schema; SpecError as `assess` raises it."""
     available = _all_available(snapshot, types)
     is_shared = spec.source is not None
-    resolved = resolve_columns(spec.columns, available, spec.name, is_shared=is_shared)
+    resolved = spec.columns.resolve(available, spec.name, is_shared=is_shared)
     named = ((name, spec.at(key)) for key, name in spec.named_columns)
     check_named(named, resolved, available, spec.name)
     return resolved

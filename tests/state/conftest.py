@@ -21,7 +21,7 @@ from lancestat.state.values import (
 )
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketches import REGISTERS, Sketch
-from lancestat.tables.stored import TableRecord, stored_record
+from lancestat.tables.stored import TableRecord
 
 EPOCH = datetime(2025, 1, 1, tzinfo=timezone.utc)
 
@@ -94,7 +94,7 @@ def run(number: int, *records: TableRecord, nodes: tuple[NodeRun, ...] = ()) -> 
             "table",
             "d1",
             {"name": table_record.node, "rows": number},
-            stored_record(table_record),
+            table_record.stored(),
         )
         for table_record in records
     )

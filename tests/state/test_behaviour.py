@@ -19,7 +19,6 @@ from lancestat.tables.stored import (
     add_partials,
     decode_record,
     read_partials,
-    stored_record,
     table_records,
 )
 from tests.examples import examples
@@ -327,4 +326,4 @@ def test_any_changes_leave_what_a_model_in_memory_holds(
     )
 )
 def test_records_round_trip_through_their_stored_form(record: TableRecord) -> None:
-    assert decode_record(stored_record(record)[1]) == record
+    assert decode_record(record.stored()[1]) == record

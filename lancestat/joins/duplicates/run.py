@@ -20,9 +20,7 @@ from lancestat.joins.duplicates.record import (
     GroupCounts,
     GroupSizes,
     decode_record,
-    history_figures,
     record_key,
-    stored_record,
 )
 from lancestat.joins.output import result as results
 from lancestat.joins.output.lance_output import LanceOutput
@@ -49,16 +47,6 @@ class _Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Groups:
-    """Groups that were committed."""
-
-    result: OutputState
-    counts: GroupCounts
-    sizes: GroupSizes
-    highest_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class DuplicatesRunner(NodeRunner):
     """Runs actions on near-duplicates."""
 
@@ -75,11 +63,11 @@ class DuplicatesRunner(NodeRunner):
             return pairs
         for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return self._ended(action, pairs, self._group(action, pairs.state))
+                return self._ended(action, pairs.figures, self._group(action, pairs))
             except StaleBase:
                 # Another run has committed, and its ids are taken.
                 continue
-        return self._ended(action, pairs, self._group(action, pairs.state))
+        return self._ended(action, pairs.figures, self._group(action, pairs))
 
     def _pairs(self, action: DuplicatesAction) -> _Pairs | Action:
         if action.join is None:
@@ -105,7 +93,7 @@ class DuplicatesRunner(NodeRunner):
         )
         return _Pairs(record, state, ended.result.figures)
 
-    def _group(self, action: DuplicatesAction, pairs: OutputState) -> _Groups:
+    def _group(self, action: DuplicatesAction, pairs: _Pairs) -> DuplicatesRecord:
         """Group pairs, and replace the last result, whose ids groups take over.
 
         Raises:
@@ -117,7 +105,7 @@ class DuplicatesRunner(NodeRunner):
         before = output.current()
         known, highest = read_members(output)
         side = self._side(work)
-        grouped = components(*read_pairs(pairs, side, options.of(pairs.uri)))
+        grouped = components(*read_pairs(pairs.state, side, options.of(pairs.state.uri)))
         rows = GroupedRows.of(side, metric_named(work.metric), grouped, work.order_by)
         hashes, distances = rows.compared()
         members = Members(hashes, grouped.labels, rows.is_kept)
@@ -135,8 +123,17 @@ class DuplicatesRunner(NodeRunner):
         except BaseException:
             output.discard(writer)
             raise
-        counts = GroupCounts(len(grouped), len(grouped.rows), pairs.rows)
-        return _Groups(result, counts, GroupSizes.of(grouped.sizes.tolist()), highest)
+        return DuplicatesRecord(
+            node=action.node,
+            digest=self.context.digests[action.node],
+            content=work.content,
+            pairs=pairs.record,
+            result=ResultRecord(result.rows, result.digest, result.version),
+            counts=GroupCounts(len(grouped), len(grouped.rows), pairs.state.rows),
+            sizes=GroupSizes.of(grouped.sizes.tolist()),
+            highest_id=highest,
+            finished_at=self.context.clock(),
+        )
 
     def _side(self, work: GroupWork) -> VectorSide:
         table = work.table
@@ -160,25 +157,15 @@ class DuplicatesRunner(NodeRunner):
         self.context.refuse_when_stopped(action.node)
         self.context.events.emit(StageReached(action.node, StageProgress(stage)))
 
-    def _ended(self, action: DuplicatesAction, pairs: _Pairs, groups: _Groups) -> NodeEnded:
-        made, pin = groups.result, action.work.table.pin
-        record = DuplicatesRecord(
-            node=action.node,
-            digest=self.context.digests[action.node],
-            content=action.work.content,
-            pairs=pairs.record,
-            result=ResultRecord(made.rows, made.digest, made.version),
-            counts=groups.counts,
-            sizes=groups.sizes,
-            highest_id=groups.highest_id,
-            finished_at=self.context.clock(),
-        )
+    def _ended(
+        self, action: DuplicatesAction, pairs: JoinFigures, record: DuplicatesRecord
+    ) -> NodeEnded:
         result = replace(
             planned(action),
             status=Status.SUCCESS,
-            version_published=made.version,
-            figures=DuplicatesFigures(pairs.figures, groups.counts),
+            version_published=record.result.version,
+            figures=DuplicatesFigures(pairs, record.counts),
         )
-        return NodeEnded(
-            result, stored_record(record), history_figures(record), versions={pin.uri: pin.version}
-        )
+        pin = action.work.table.pin
+        found, versions = record.history_figures(), {pin.uri: pin.version}
+        return NodeEnded(result, record.stored(), found, versions=versions)
