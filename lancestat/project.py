@@ -21,12 +21,7 @@ from lancestat.arguments import (
     check_whole,
     is_number,
 )
-from lancestat.errors import (
-    InvalidArgument,
-    LancestatError,
-    UnknownTable,
-    did_you_mean,
-)
+from lancestat.errors import InvalidArgument, LancestatError, UnknownTable, did_you_mean
 from lancestat.logs import redact_logs, without_secrets
 from lancestat.spec import PAGES
 from lancestat.spec.budget import Budget

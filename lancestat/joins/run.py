@@ -29,13 +29,7 @@ from lancestat.joins.action import (
     ReuseIndex,
 )
 from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_index
-from lancestat.joins.record import (
-    Accuracy,
-    JoinGroups,
-    JoinRecord,
-    OutputFormat,
-    ResultRecord,
-)
+from lancestat.joins.record import Accuracy, JoinGroups, JoinRecord, OutputFormat, ResultRecord
 from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
 from lancestat.lake.catalog_tables import declare

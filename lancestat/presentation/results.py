@@ -9,15 +9,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
-from lancestat.formats import (
-    count,
-    duration,
-    format_instant,
-    instant,
-    named,
-    size,
-    visible,
-)
+from lancestat.formats import count, duration, format_instant, instant, named, size, visible
 from lancestat.presentation import views, words
 from lancestat.presentation.terminal import paint, table
 from lancestat.presentation.text import folded, indented, node_lines, paragraphs

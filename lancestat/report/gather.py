@@ -24,13 +24,7 @@ from lancestat.report.joins import JoinReporter
 from lancestat.report.monitors import monitors_of
 from lancestat.report.rows import CellType, Row, RowShape
 from lancestat.report.tables import TableReport, TableReporter
-from lancestat.report.values import (
-    NodeReport,
-    NodeRuns,
-    ProjectReport,
-    Reporter,
-    runs_by_node,
-)
+from lancestat.report.values import NodeReport, NodeRuns, ProjectReport, Reporter, runs_by_node
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer, result_dependencies
 from lancestat.runs.result import NodeResult, PastRun

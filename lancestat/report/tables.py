@@ -47,8 +47,7 @@ from lancestat.tables.table_status import TableStatus, table_status
 class FragmentReport:
     """A fragment of a table; `covered` of the wanted columns have partials of it in the state.
 
-    `rows` are live ones, `size_bytes` is that of its data files, None where it is not
-    recorded.
+    `rows` are live ones, `size_bytes` is that of its data files, None where it is not recorded.
     """
 
     id: int

@@ -6,14 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from lancestat.formats import count, size
-from lancestat.spec.declaration import (
-    SIZE,
-    Resource,
-    Shape,
-    key,
-    resource,
-    whole_number,
-)
+from lancestat.spec.declaration import SIZE, Resource, Shape, key, resource, whole_number
 
 MINUTES = Shape(
     title="a number of minutes above 0",

@@ -102,8 +102,7 @@ class Facts(Protocol):
     """What is known of a table's rows as they are.
 
     `shows_values` allows values of strings in words, `shows_common` also values that are no bounds
-    of their column, and `proven_keys` are columns in which no two
-    rows are equal, without nulls.
+    of their column, and `proven_keys` are columns in which no two rows are equal, without nulls.
     """
 
     @property

@@ -30,16 +30,8 @@ from lancestat.formats import count, quoted
 from lancestat.lake.fingerprint import ColumnGroup, field_key, schema_hash
 from lancestat.lake.history import Effect, History, rows_changed_between
 from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readable_name
-from lancestat.spec.column_selection import (
-    AvailableColumn,
-    ResolvedColumns,
-    check_named,
-)
-from lancestat.spec.model import (
-    Publish,
-    StaleBounds,
-    Table,
-)
+from lancestat.spec.column_selection import AvailableColumn, ResolvedColumns, check_named
+from lancestat.spec.model import Publish, StaleBounds, Table
 from lancestat.state.values import PartialIndex, PartialKey, capacity_for, is_special
 from lancestat.tables.carriers import CARRIERS, Carrier
 from lancestat.tables.coverage import Rewritten

@@ -54,18 +54,9 @@ from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode
-from lancestat.tables.stored import (
-    TableRecord,
-    add_partials,
-    read_partials,
-)
+from lancestat.tables.stored import TableRecord, add_partials, read_partials
 from lancestat.tables.summary import GroupPartials, RunningMerge, reuse_groups, store_summary
-from lancestat.tables.wire import (
-    JointStatistics,
-    encode_kept,
-    encode_statistics,
-    restamp,
-)
+from lancestat.tables.wire import JointStatistics, encode_kept, encode_statistics, restamp
 
 Fingerprints = tuple[Fingerprint, ...]
 

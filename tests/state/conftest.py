@@ -12,13 +12,7 @@ import pytest
 from lancestat.state import retention
 from lancestat.state.partials import block_digest, slices
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.values import (
-    NodeRun,
-    RunRecord,
-    StoredPartials,
-    SummaryBlock,
-    TableSummary,
-)
+from lancestat.state.values import NodeRun, RunRecord, StoredPartials, SummaryBlock, TableSummary
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketches import REGISTERS, Sketch
 from lancestat.tables.stored import TableRecord

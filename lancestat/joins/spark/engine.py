@@ -22,13 +22,7 @@ from lancestat.joins.scratch.kept_neighbours import NeighbourStore
 from lancestat.joins.search.cost_model import JoinSize
 from lancestat.joins.search.distances import counted_ranks
 from lancestat.joins.search.groups import compared_key_types
-from lancestat.joins.search.work import (
-    JoinWork,
-    OutputNames,
-    SideSource,
-    VectorSide,
-    output_names,
-)
+from lancestat.joins.search.work import JoinWork, OutputNames, SideSource, VectorSide, output_names
 from lancestat.joins.spark.cells import grid
 from lancestat.joins.spark.ivf import IndexKeeper
 from lancestat.joins.spark.materialize import Materializer, output_schema
