@@ -11,10 +11,12 @@ from lancestat.joins.record import decode_record as decode_join
 from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Snapshot
 from lancestat.report.rows import CellType, Row, RowShape
+from lancestat.runs.observe import Observer
 from lancestat.spec.model import NodeKind
 from lancestat.state.history import HistoryPoint
 from lancestat.state.store import StateReader
 from lancestat.tables.judgement import TableStatistics
+from lancestat.tables.node import assess_table
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
 from lancestat.tables.stored import decode_record
 from lancestat.tables.wire import column_figures
@@ -65,6 +67,20 @@ _RECORDED: Sequence[tuple[str, Any]] = (
     (NodeKind.TABLE.value, decode_record),
     (NodeKind.KNN_JOIN.value, decode_join),
 )
+
+
+def table_history(observer: Observer, name: str) -> History:
+    """Return what is known of a table's past, oldest first, with versions before its first run.
+
+    Raises:
+        UnknownTable: No table has this name.
+        LancestatError: The dataset cannot be opened, or the state cannot be read.
+    """
+    assessment, _ = assess_table(observer, observer.spec.table(name))
+    key, snapshot = assessment.identity, assessment.snapshot
+    points = recorded_history(observer.state, [key]).get(key, ())
+    options = observer.spec.options.of(snapshot.uri)
+    return with_versions(points, key, name, snapshot, options)
 
 
 def with_versions(

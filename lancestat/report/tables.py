@@ -30,6 +30,7 @@ from lancestat.report.values import (
     worst,
 )
 from lancestat.runs.actions import STATE_LACKS
+from lancestat.runs.observe import Observer
 from lancestat.runs.result import NodeCheck, PastRun
 from lancestat.spec.expectations import Severity
 from lancestat.spec.model import Freshness, Node, Table, tables_of
@@ -37,7 +38,7 @@ from lancestat.state.values import PartialIndex, partial_key, table_identity
 from lancestat.tables.coverage import cover
 from lancestat.tables.expectations import CheckResult, CheckVerdict
 from lancestat.tables.judgement import TableAssessment
-from lancestat.tables.node import TableObserver
+from lancestat.tables.node import TableObserver, assess_table
 from lancestat.tables.planner import stored_groups
 from lancestat.tables.statistics.column_statistics import Histogram, equi_height
 from lancestat.tables.table_status import TableStatus, table_status
@@ -222,6 +223,26 @@ class TableFigures:
             covered=len(status.columns),
             selected=len(status.columns) + len(status.missing),
         )
+
+
+def observed_status(observer: Observer, name: str) -> TableStatus:
+    """Return the status of a table as it is now, with what is known of its relations.
+
+    Raises:
+        UnknownTable: No table has this name.
+        LancestatError: The dataset cannot be opened or lacks a declared column.
+    """
+
+    def assessed(name: str) -> TableAssessment | None:
+        try:
+            return assess_table(observer, observer.spec.table(name))[0]
+        except LancestatError:
+            return None
+
+    assessment, changes = assess_table(observer, observer.spec.table(name))
+    _, covered = fragment_coverage(assessment, changes.index)
+    relations = relations_of(assessment, groups_of(observer.state), assessed)
+    return table_status(assessment, observer.clock(), covered, observer.spec.redactor, relations)
 
 
 def verdict_words(is_used: bool, reason: str) -> str:
