@@ -76,12 +76,8 @@ def list_files(uri: str) -> tuple[ListedFile, ...] | None:
     if not roots:
         return None
     try:
-        return tuple(
-            sorted(
-                (file for root in roots for file in _below(root)),
-                key=lambda file: file.path,
-            )
-        )
+        listed = (file for root in roots for file in _below(root))
+        return tuple(sorted(listed, key=lambda file: file.path))
     except OSError:
         return None
 
