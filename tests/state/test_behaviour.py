@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lancestat.state.retention import SUPERSEDED_KEPT, expired_rows
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.values import NodeRun, StoredPartials, quantile_key
+from lancestat.state.values import NodeRun, PartialKey, StoredPartials
 from lancestat.tables.node import TableNodes
 from lancestat.tables.stored import (
     TableRecord,
@@ -67,7 +67,7 @@ def test_partials_round_trip(make_state: MakeState) -> None:
 
 
 def test_a_partial_with_quantiles_answers_for_one_without(state: LanceState) -> None:
-    rich = quantile_key("x")
+    rich = str(PartialKey(("x",), quantiles=True))
     add_partials(state, "t", [stored("a", **{rich: 1, "y": 2}), stored(("a", "b"), **{rich: 3})])
     index = state.partial_index("t")
     both = tuple(sorted((fingerprint("a"), fingerprint("b"))))
@@ -80,14 +80,14 @@ def test_a_partial_with_quantiles_answers_for_one_without(state: LanceState) -> 
 
 
 def test_a_partial_without_quantiles_does_not_answer_for_one_with(state: LanceState) -> None:
-    rich = quantile_key("x")
+    rich = str(PartialKey(("x",), quantiles=True))
     add_partials(state, "t", [stored("a", x=1)])
     assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
     assert fetch(state, "t", {(fingerprint("a"),): frozenset({rich})}) == {}
 
 
 def test_expire_drops_partials_superseded_by_ones_with_quantiles(state: LanceState) -> None:
-    rich = quantile_key("x")
+    rich = str(PartialKey(("x",), quantiles=True))
     add_partials(state, "t", [stored("a", x=1)])
     add_partials(state, "t", [stored("a", **{rich: 2})])
     state.expire({"t": frozenset({fingerprint("a")})})

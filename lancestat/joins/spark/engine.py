@@ -188,7 +188,7 @@ class SparkJoin:
         options = engine.options.of(work.output_uri)
         writer = output.begin(work.output_format, work.output_uri, engine.run_id, options)
         rollback = self.cleanup.enter_context(ExitStack())
-        rollback.callback(output.discard, writer, [])
+        rollback.callback(output.discard, writer)
         cores, rows = engine.jobs.cores, (len(left.all_rows), len(right.all_rows))
         has_nearest_by = has_nearest_by_join() and not is_connect(engine.spark)
         keeper = self._keeper(right, dimension)
