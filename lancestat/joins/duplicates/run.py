@@ -36,14 +36,8 @@ from lancestat.runs.node import NodeEnded, NodeRunner
 from lancestat.runs.result import Status, planned
 from lancestat.spec.model import Duplicates
 
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """The pairs of a table: the join that found them, and what it did if it has just run."""
-
-    record: JoinRecord
-    state: OutputState
-    figures: JoinFigures
+# The join that found the pairs, its result, and what it did if it has just run.
+_Pairs = tuple[JoinRecord, OutputState, JoinFigures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +52,24 @@ class DuplicatesRunner(NodeRunner):
 
         A run that dies in between leaves the groups as they are; the next one does both again.
         """
-        pairs = self._pairs(action)
-        if not isinstance(pairs, _Pairs):
-            return pairs
+        found = self._pairs(action)
+        if not isinstance(found, tuple):
+            return found
+        join, pairs, figures = found
         for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return self._ended(action, pairs.figures, self._group(action, pairs))
+                return self._ended(action, figures, self._group(action, join, pairs))
             except StaleBase:
                 # Another run has committed, and its ids are taken.
                 continue
-        return self._ended(action, pairs.figures, self._group(action, pairs))
+        return self._ended(action, figures, self._group(action, join, pairs))
 
     def _pairs(self, action: DuplicatesAction) -> _Pairs | Action:
         if action.join is None:
             assert action.known is not None, "there are pairs"
             record, state = action.known
             figures = JoinFigures(record.strategy, None, record.counts, 0, record.accuracy)
-            return _Pairs(record, state, figures)
+            return record, state, figures
         digests = {**self.context.digests, action.node: action.work.pairs_digest}
         joins = JoinRunner(replace(self.context, digests=digests), self.open_join)
         ended = joins.run(action.join)
@@ -91,9 +86,11 @@ class DuplicatesRunner(NodeRunner):
             made.digest,
             version=made.version,
         )
-        return _Pairs(record, state, ended.result.figures)
+        return record, state, ended.result.figures
 
-    def _group(self, action: DuplicatesAction, pairs: _Pairs) -> DuplicatesRecord:
+    def _group(
+        self, action: DuplicatesAction, join: JoinRecord, pairs: OutputState
+    ) -> DuplicatesRecord:
         """Group pairs, and replace the last result, whose ids groups take over.
 
         Raises:
@@ -105,7 +102,7 @@ class DuplicatesRunner(NodeRunner):
         before = output.current()
         known, highest = read_members(output)
         side = self._side(work)
-        grouped = components(*read_pairs(pairs.state, side, options.of(pairs.state.uri)))
+        grouped = components(*read_pairs(pairs, side, options.of(pairs.uri)))
         rows = GroupedRows.of(side, metric_named(work.metric), grouped, work.order_by)
         hashes, distances = rows.compared()
         members = Members(hashes, grouped.labels, rows.is_kept)
@@ -127,9 +124,9 @@ class DuplicatesRunner(NodeRunner):
             node=action.node,
             digest=self.context.digests[action.node],
             content=work.content,
-            pairs=pairs.record,
+            pairs=join,
             result=ResultRecord(result.rows, result.digest, result.version),
-            counts=GroupCounts(len(grouped), len(grouped.rows), pairs.state.rows),
+            counts=GroupCounts(len(grouped), len(grouped.rows), pairs.rows),
             sizes=GroupSizes.of(grouped.sizes.tolist()),
             highest_id=highest,
             finished_at=self.context.clock(),
