@@ -25,15 +25,7 @@ from pathlib import Path
 import lance
 import numpy as np
 import pyarrow as pa
-from knn_approx import (
-    DIMENSION,
-    RECALL,
-    K,
-    clustered,
-    content_of,
-    partitioning,
-    require_ivf,
-)
+from knn_approx import DIMENSION, RECALL, K, clustered, content_of, partitioning, require_ivf
 from measure import processes, spark_parser, timed
 
 from lancestat.joins.knn_join import run_join

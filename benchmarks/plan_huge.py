@@ -303,7 +303,7 @@ def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> No
     """The record of the run that published."""
     from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
     from lancestat.state.values import NodeRun, RunRecord, table_identity
-    from lancestat.tables.stored import TableRecord, stored_record
+    from lancestat.tables.stored import TableRecord
 
     record = TableRecord(
         table=table_identity(now.uri),
@@ -320,7 +320,7 @@ def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> No
         bounds={},
         manifest=now.pin.manifest,
     )
-    node = NodeRun("huge", "table", "", {}, stored_record(record))
+    node = NodeRun("huge", "table", "", {}, record.stored())
     project.state.add_run(RunRecord("1", "run", "dev", NOW, NOW, "success", (node,)))
 
 

@@ -118,7 +118,7 @@ def opened(folder: Path) -> LanceState:
 def run_of(number: int, tables: int) -> RunRecord:
     """A run that made new statistics for tables of 16 columns each."""
     from lancestat.state.values import NodeRun, RunRecord
-    from lancestat.tables.stored import TableRecord, stored_record
+    from lancestat.tables.stored import TableRecord
 
     columns = tuple(f"l_column_{column}" for column in range(16))
     suffixes = ("version", "distinctCount", "min", "max", "nullCount", "avgLen", "maxLen")
@@ -146,7 +146,7 @@ def run_of(number: int, tables: int) -> RunRecord:
             manifest="f" * 32,
         )
         result = {"name": record.node}
-        nodes.append(NodeRun(record.node, "table", "digest", result, stored_record(record)))
+        nodes.append(NodeRun(record.node, "table", "digest", result, record.stored()))
     return RunRecord(f"run-{number}", "run", "dev", at, at, "success", tuple(nodes))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,31 +15,14 @@ from lancestat.arguments import (
     check_name,
     check_names,
     check_path,
-    check_selectors,
     check_session,
     check_whole,
-    is_number,
 )
-from lancestat.errors import (
-    InvalidArgument,
-    LancestatError,
-    UnknownTable,
-    did_you_mean,
-)
+from lancestat.errors import LancestatError
 from lancestat.logs import redact_logs, without_secrets
-from lancestat.spec import PAGES
-from lancestat.spec.budget import Budget
-from lancestat.spec.graph import select as select_nodes
+from lancestat.spec import PAGES, graph
 from lancestat.spec.load import load_project
-from lancestat.spec.model import (
-    ColumnSelection,
-    Node,
-    ProjectSpec,
-    Refresh,
-    Table,
-    node_digest,
-    tables_of,
-)
+from lancestat.spec.model import Node, ProjectSpec, tables_of
 from lancestat.version import __version__
 
 if TYPE_CHECKING:
@@ -56,17 +38,12 @@ if TYPE_CHECKING:
     from lancestat.runs.actions import Plan
     from lancestat.runs.events import Listener
     from lancestat.runs.observe import Observer
-    from lancestat.runs.plan_file import PlanStore
     from lancestat.runs.result import PastRun, RunResult, UnfinishedNodes
     from lancestat.state.garbage import GarbageReport
     from lancestat.state.history import HistoryPoint
     from lancestat.state.store import LanceState
-    from lancestat.tables.judgement import TableAssessment
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
-
-
-_log = logging.getLogger("lancestat.project")
 
 
 @without_secrets
@@ -201,7 +178,12 @@ class Project:
         """
         if discover:
             self._discovered()
-        return select_nodes(self.spec, select, exclude, states=self._node_states)
+        return graph.select(
+            self.spec,
+            select,
+            exclude,
+            states=lambda: graph.node_states(self.spec, self.state.digests()),
+        )
 
     def manifest(self) -> dict[str, Any]:
         """Return what `manifest.json` has of all nodes, without a plan. Opens no dataset.
@@ -232,7 +214,7 @@ class Project:
             max_minutes: How long a run may begin nodes, in place of the target's `budget`.
         """
         self.discover()
-        observer = self._rationed(self._observer(), max_bytes, max_minutes)
+        observer = self._observer().within(max_bytes, max_minutes)
         return observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
 
     def save_plan(
@@ -259,13 +241,13 @@ class Project:
             PlaceOccupied: There is something other than a plan file at `path`.
             NotWritten: The file cannot be written.
         """
-        from lancestat.runs.plan_file import PlanOptions
+        from lancestat.runs.plan_file import PlanOptions, PlanStore
 
         check_path("path", path)
         self.discover()
-        budget = self._budget(max_bytes, max_minutes)
+        budget = self.spec.target.budget.bounded(max_bytes, max_minutes)
         options = PlanOptions.of(select, exclude, full_refresh, budget)
-        return self._plan_store.save(Path(path), options)
+        return PlanStore(self._observer(), self.nodes, __version__).save(Path(path), options)
 
     def load_plan(self, path: str | Path) -> Plan:
         """Return the plan from a file, if nothing that it depends on has changed since.
@@ -278,9 +260,11 @@ class Project:
                 nodes.
             PlanFileError: The file is not a plan, or belongs to another project, target or release.
         """
+        from lancestat.runs.plan_file import PlanStore
+
         check_path("path", path)
         self.discover()
-        return self._plan_store.load(Path(path))
+        return PlanStore(self._observer(), self.nodes, __version__).load(Path(path))
 
     def run(
         self,
@@ -315,15 +299,18 @@ class Project:
                 target's. A plan made by `plan` may still read small tables in this process.
             ends_process: Whether the process exits next, so that nothing waits for Spark to stop.
         """
-        _check_plan(plan, select, exclude, max_bytes, max_minutes)
+        from lancestat.pipelines.execution import executor
+        from lancestat.runs.actions import check_plan
+
+        check_plan(plan, select, exclude, max_bytes, max_minutes)
         if plan is None:
             self.discover()
-        self._discovered()
-        execute, observer = self._execution(threads, fail_fast, on_event, session, ends_process)
+        observer = self._observer(session)
+        run = executor(observer, self.state, threads, fail_fast, on_event, session, ends_process)
         if plan is None:
-            observer = self._rationed(observer, max_bytes, max_minutes)
+            observer = observer.within(max_bytes, max_minutes)
             plan = observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
-        return execute(plan, "run")
+        return run(plan, "run")
 
     def runs(self, limit: int | None = None) -> tuple[PastRun, ...]:
         """Return the target's runs: those in progress, then past ones, newest first.
@@ -341,9 +328,7 @@ class Project:
         """Return the nodes that failed, or were not run, in the target's newest recorded run."""
         from lancestat.runs.result import unfinished
 
-        names = frozenset(node.name for node in self._discovered().nodes)
-        names |= {f"source:{source.label}" for source in self.spec.sources}
-        return unfinished(self.state, self.spec.target.name, names)
+        return unfinished(self.state, self._discovered())
 
     def retry(
         self,
@@ -371,21 +356,18 @@ class Project:
             session: See `run`.
             ends_process: See `run`.
         """
+        from lancestat.pipelines.execution import executor
         from lancestat.runs.result import UnfinishedNodes
 
         is_right = unfinished is None or isinstance(unfinished, UnfinishedNodes)
         check("unfinished", unfinished, is_right, "what `unfinished` returns")
         remaining = unfinished or self.unfinished()
-        failed = {name.removeprefix("source:") for name in remaining.nodes if ":" in name}
-        nodes = tuple(
-            node
-            for node in self._discovered().nodes
-            if node.name in remaining.nodes or (isinstance(node, Table) and node.source in failed)
-        )
-        execute, observer = self._execution(threads, fail_fast, on_event, session, ends_process)
-        observer = self._rationed(observer, max_bytes, max_minutes)
+        nodes = remaining.among(self._discovered().nodes)
+        observer = self._observer(session)
+        run = executor(observer, self.state, threads, fail_fast, on_event, session, ends_process)
+        observer = observer.within(max_bytes, max_minutes)
         plan = observer.plan(nodes, full_refresh=remaining.full_refresh)
-        return execute(plan, "retry")
+        return run(plan, "retry")
 
     def analyze(
         self,
@@ -411,26 +393,16 @@ class Project:
         Raises:
             UsageError: The table is not declared, or a column does not exist or cannot be analyzed.
         """
-        declared = self._table(table)
+        declared = self._discovered().table(table)
         if columns is not None:
             check_names("columns", columns)
         if columns is None and not all_columns:
             # What is asked for by name is done, whatever it costs.
             plan = self._observer().plan(self.nodes(table))
             return self.run(plan, on_event=on_event, session=session)
-        everything = replace(
-            declared,
-            columns=ColumnSelection(),
-            policy=replace(declared.policy, refresh=Refresh.ALWAYS),
-        )
-        selected = everything
-        if columns is not None:
-            from lancestat.tables.judgement import named_columns
-            from lancestat.tables.node import assess_table
+        from lancestat.tables.node import table_to_analyze
 
-            assessment, _ = assess_table(self._observer(), everything)
-            named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
-            selected = everything.of_columns(named)
+        selected = table_to_analyze(self._observer(), declared, columns, is_case_sensitive)
         nodes = tuple(selected if node is declared else node for node in self.spec.nodes)
         # Its sources have been looked up.
         spec = replace(self.spec, nodes=nodes, sources=())
@@ -502,15 +474,11 @@ class Project:
         tables = tables_of(self.nodes(select, exclude))
         with compiling(spark):
             opened = self._declared_tables.open(tables)
-        attachment = attach_views(spark, opened, self.spec.target.reader, options)
-        for name, error in attachment.failed.items():
-            _log.warning("table '%s' is not attached: %s", name, error.message)
+        views = attach_views(spark, opened, self.spec.target.reader, options)
         catalogs = self.attach_catalogs(spark)
         if has_rule(spark):
             self.run_nearest_by(spark)
-        return replace(
-            attachment, catalogs=catalogs.catalogs, failed_catalogs=catalogs.failed_catalogs
-        )
+        return replace(catalogs, views=views.views, failed=views.failed)
 
     def attach_catalogs(self, spark: SparkSession) -> Attachment:
         """Add the target's catalogs to a session, as `attach` does, without views.
@@ -531,12 +499,7 @@ class Project:
         from lancestat.query.read.session_catalogs import attach_catalogs
 
         self._discovered()
-        attached = attach_catalogs(spark, self._declared_tables, wanted)
-        failed = {name: error for name, error in attached.items() if error is not None}
-        for error in failed.values():
-            _log.warning("%s", error.message)
-        catalogs = tuple(name for name in attached if name not in failed)
-        return Attachment((), catalogs=catalogs, failed_catalogs=failed)
+        return attach_catalogs(spark, self._declared_tables, wanted)
 
     def detach(self, spark: SparkSession) -> None:
         """Undo `attach`: drop the views of declared tables, and restore the session's catalogs.
@@ -565,27 +528,9 @@ class Project:
         Args:
             table: The name of a declared table.
         """
-        from lancestat.report.relations import groups_of, relations_of
-        from lancestat.report.tables import fragment_coverage
-        from lancestat.tables.node import assess_table
-        from lancestat.tables.table_status import table_status
+        from lancestat.report.tables import observed_status
 
-        observer = self._observer()
-        assessment, changes = assess_table(observer, self._table(table))
-        _, covered = fragment_coverage(assessment, changes.index)
-        relations = relations_of(
-            assessment, groups_of(observer.state), partial(self._assessed, observer)
-        )
-        return table_status(assessment, self._clock(), covered, self.spec.redactor, relations)
-
-    def _assessed(self, observer: Observer, name: str) -> TableAssessment | None:
-        """Return the assessment of a table, None where it cannot be looked at."""
-        from lancestat.tables.node import assess_table
-
-        try:
-            return assess_table(observer, self._table(name))[0]
-        except LancestatError:
-            return None
+        return observed_status(self._observer(), table)
 
     def report(
         self,
@@ -648,15 +593,8 @@ class Project:
         if prove:
             from lancestat.report.proof import prove as prove_tables
 
-            self._discovered()
-            errors = prove_tables(
-                self._observer(session),
-                self.state,
-                tables_of(self.nodes(select, exclude)),
-                [] if on_event is None else [on_event],
-                session=session,
-                ends_process=ends_process,
-            )
+            observer, tables = self._observer(session), tables_of(self.nodes(select, exclude))
+            errors = prove_tables(observer, self.state, tables, on_event, session, ends_process)
         return CheckReport(self.report(select, exclude, runs=1), errors)
 
     def report_tables(self, wanted: Collection[str]) -> dict[str, pa.Table]:
@@ -665,28 +603,10 @@ class Project:
         Args:
             wanted: Names of tables to return: `statistics`, `runs`, `fragments`, `history`.
         """
-        from lancestat.report.gather import ALL, ReportTable, gather, report_tables
-        from lancestat.report.values import runs_by_node
+        from lancestat.report.gather import named_tables, report_tables_of
 
-        names = [table.value for table in ReportTable]
-        check_names("wanted", wanted)
-        for name in wanted:
-            check("wanted has an item that", name, name in names, f"one of: {', '.join(names)}")
-        self._discovered()
-        return report_tables(
-            frozenset(map(ReportTable, wanted)),
-            report=lambda: gather(
-                self.spec, self.state, self._clock, self.spec.tables, with_fragments=True, runs=0
-            ),
-            runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
-            history=self._history,
-        )
-
-    def _history(self) -> Iterator[HistoryPoint]:
-        from lancestat.report.history import recorded_history
-
-        for points in recorded_history(self.state).values():
-            yield from points
+        tables = named_tables(wanted)
+        return report_tables_of(self._discovered(), self.state, self._clock, tables)
 
     def history(self, table: str) -> tuple[HistoryPoint, ...]:
         """Return what runs found of a table, oldest first, each with the figures of its columns.
@@ -697,13 +617,9 @@ class Project:
         Args:
             table: The name of a declared table.
         """
-        from lancestat.report.history import recorded_history, with_versions
-        from lancestat.tables.node import assess_table
+        from lancestat.report.history import table_history
 
-        assessment, _ = assess_table(self._observer(), self._table(table))
-        key, options = assessment.identity, self.spec.options.of(assessment.snapshot.uri)
-        points = recorded_history(self.state, [key]).get(key, ())
-        return with_versions(points, key, table, assessment.snapshot, options)
+        return table_history(self._observer(), table)
 
     def advise(
         self,
@@ -725,20 +641,9 @@ class Project:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
             NoQueryLog: There are no paths, and the target does not `listen`, or has recorded none.
         """
-        from lancestat.query.workload.tables import advise, logs_of
+        from lancestat.query.workload.tables import advise
 
-        check_whole("min_queries", min_queries, 1)
-        is_factor = is_number(min_q_error) and min_q_error >= 1
-        check("min_q_error", min_q_error, is_factor, "a number, 1 or more")
-        logs = logs_of(paths, self.spec.target)
-        # What sources find is known to the observer then.
-        self._discovered()
-        return advise(
-            self._observer(),
-            logs,
-            min_queries=min_queries,
-            min_q_error=min_q_error,
-        )
+        return advise(self._observer(), paths, min_queries, min_q_error)
 
     def unpublish(
         self,
@@ -778,132 +683,12 @@ class Project:
         self._discovered()
         if not dry_run:
             clear_drafts(self.spec.root.resolve() / PAGES)
-        now = self._clock()
-        return collect_garbage(self.spec, self.state, NODE_TYPES, now=now, dry_run=dry_run)
-
-    @property
-    def _digests(self) -> dict[str, str]:
-        return {node.name: node_digest(node) for node in self.spec.nodes}
-
-    def _node_states(self) -> dict[str, str]:
-        known = self.state.digests()
-        return {
-            name: "new" if name not in known else "same" if known[name] == digest else "modified"
-            for name, digest in self._digests.items()
-        }
+        return collect_garbage(self.spec, self.state, NODE_TYPES, self._clock(), dry_run)
 
     def _observer(self, session: SparkSession | None = None) -> Observer:
-        from lancestat.nodes import node_types
-        from lancestat.runs.observe import Observer
-        from lancestat.spark.session import start_seconds
+        from lancestat.nodes import observer_of
 
-        target = self.spec.target
-        return Observer(
-            self.spec,
-            self.state,
-            self._clock,
-            node_types(target, session),
-            spark_start_seconds=start_seconds(target) if session is None else 0.0,
-        )
-
-    def _rationed(
-        self, observer: Observer, max_bytes: int | None, max_minutes: float | None
-    ) -> Observer:
-        """Return an observer whose plans keep to the budget."""
-        budget = self._budget(max_bytes, max_minutes)
-        return replace(observer, budget=budget, uses=self._uses)
-
-    def _budget(self, max_bytes: int | None, max_minutes: float | None) -> Budget:
-        check_whole("max_bytes", max_bytes, 0)
-        is_span = max_minutes is None or (is_number(max_minutes) and max_minutes > 0)
-        check("max_minutes", max_minutes, is_span, "a number above 0, or None")
-        budget = self.spec.target.budget
-        return Budget(
-            bytes=budget.bytes if max_bytes is None else max_bytes,
-            minutes=budget.minutes if max_minutes is None else max_minutes,
-        )
-
-    def _uses(self) -> Mapping[str, int]:
-        if self.spec.target.query_log is None:
-            return {}
-        from lancestat.query.workload.tables import recorded_uses
-
-        return recorded_uses(self.spec)
-
-    @property
-    def _plan_store(self) -> PlanStore:
-        from lancestat.runs.plan_file import PlanStore
-
-        observer = replace(self._observer(), uses=self._uses)
-        return PlanStore(observer, self.nodes, __version__)
-
-    def _execution(
-        self,
-        threads: int | None,
-        fail_fast: bool,
-        on_event: Listener | None,
-        session: SparkSession | None,
-        ends_process: bool,
-    ) -> tuple[Callable[[Plan, str], RunResult], Observer]:
-        from lancestat.runs.execute import execute_plan
-
-        check_whole("threads", threads, 1)
-        if session is not None:
-            check_session("session", session)
-        listeners = [] if on_event is None else [on_event]
-        if self.spec.hooks:
-            from lancestat.pipelines.hooks import HookCaller
-
-            listeners.append(HookCaller(self.spec))
-        from lancestat.pipelines.lineage import lineage_listener
-
-        lineage = lineage_listener(self.spec)
-        if lineage is not None:
-            listeners.append(lineage)
-        from lancestat.report.findings import checks_after
-
-        observer = self._observer(session)
-        execute = partial(
-            execute_plan,
-            check=partial(checks_after, spec=self.spec, state=self.state, clock=self._clock),
-            observer=observer,
-            state=self.state,
-            digests=self._digests,
-            listeners=listeners,
-            threads=threads,
-            fail_fast=fail_fast,
-            session=session,
-            ends_process=ends_process,
-        )
-        return execute, observer
-
-    def _table(self, name: str) -> Table:
-        check_name("table", name)
-        node = self._discovered().node(name)
-        if isinstance(node, Table):
-            return node
-        if node is not None:
-            noun = node.declares.noun.replace("knn", "KNN")
-            raise UnknownTable(
-                f"'{name}' is a {noun}, and only tables have statistics",
-                hint="declare a table over its result",
-            )
-        names = [table.name for table in self.spec.tables]
-        hint = did_you_mean(name, names, "declared tables")
-        raise UnknownTable(f"no table '{name}' is declared", hint=hint)
-
-
-def _check_plan(plan: object, select: object, exclude: object, *budget: object) -> None:
-    from lancestat.runs.actions import Plan
-
-    hint = f"select={plan!r}" if isinstance(plan, str) else None
-    is_right = plan is None or isinstance(plan, Plan)
-    check("plan", plan, is_right, "what `plan` or `load_plan` returns", hint=hint)
-    check_selectors(select=select, exclude=exclude)
-    if plan is not None and not (select is None and exclude is None):
-        raise InvalidArgument("select and exclude go without a plan, which has its nodes already")
-    if plan is not None and any(bound is not None for bound in budget):
-        raise InvalidArgument("max_bytes and max_minutes go without a plan, which has its budget")
+        return observer_of(self._discovered(), self.state, self._clock, session)
 
 
 def checks_in_words(*arguments: Any) -> Mapping[str, str]:

@@ -13,14 +13,7 @@ import click
 from lancestat.cli.completion import complete_selector, complete_target
 from lancestat.errors import InvalidProject
 from lancestat.presentation.terminal import CONSOLE, limit, paint, width
-from lancestat.presentation.views import (
-    FORMATS,
-    Page,
-    RunView,
-    can_render,
-    formats_of,
-    load_format,
-)
+from lancestat.presentation.views import FORMATS, Page, RunView, can_render, formats_of, load_format
 from lancestat.redact import Audience
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from click.shell_completion import (
 )
 
 if TYPE_CHECKING:
-    from lancestat.spec.files import NodeOutline, Outline
+    from lancestat.spec.files import Outline
 
 # A word that begins with a hyphen would be an option.
 _PLAIN = re.compile(r"(?!-)[\w@%./:=\-]+")
@@ -71,7 +71,7 @@ def completing(offer: Callable[[click.Context], Iterable[tuple[str, str | None]]
 complete_target = completing(lambda ctx: ((name, None) for name in _outline(ctx).targets))
 complete_table = completing(
     lambda ctx: (
-        (node.name, _about(node)) for node in _outline(ctx).nodes if node.kind.value == "table"
+        (node.name, node.about) for node in _outline(ctx).nodes if node.kind.value == "table"
     )
 )
 
@@ -103,7 +103,7 @@ def _selectors(project: Outline) -> Iterator[tuple[str, str | None]]:
     from lancestat.spec.model import NodeKind
 
     for node in project.nodes:
-        yield node.name, _about(node)
+        yield node.name, node.about
     words = {
         "tag": dict.fromkeys(tag for node in project.nodes for tag in node.tags),
         "kind": [kind.value for kind in NodeKind],
@@ -114,10 +114,6 @@ def _selectors(project: Outline) -> Iterator[tuple[str, str | None]]:
     for method in _METHODS:
         for word in words[method]:
             yield f"{method}:{word}", None
-
-
-def _about(node: NodeOutline) -> str:
-    return node.description or node.kind.value
 
 
 def _item(value: str, about: str | None = None) -> CompletionItem:

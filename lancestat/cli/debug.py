@@ -251,16 +251,13 @@ _NATIVE = {
 }
 
 
-def check_environment(
-    environment: Mapping[str, str] | None = None, *, needs_java: bool = True
-) -> Iterator[Check]:
+def check_environment(*, needs_java: bool = True) -> Iterator[Check]:
     """Check Python, Java and every library, each on a line of its own."""
-    known = os.environ if environment is None else environment
     yield check_python()
     if needs_java:
         yield check_java()
     yield from check_libraries()
-    yield from check_spark_home(known)
+    yield from check_spark_home(os.environ)
 
 
 def check_python() -> Check:

@@ -57,11 +57,7 @@ def package(invocation: Invocation, out: Path, force: bool) -> None:
     Workers need the same Python minor version and the same kind of machine. Name the archive in a
     target's 'spark.package'.
     """
-    from lancestat.spark.package import (
-        package_settings,
-        require_free_place,
-        write_package,
-    )
+    from lancestat.spark.package import package_settings, require_free_place, write_package
 
     require_free_place(out, is_replaced=force)
     invocation.say("packing; this takes half a minute")

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
-from lancestat.cli.command import (
-    Invocation,
-    Selectors,
-    command,
-    path_option,
-    selection_options,
-)
+from lancestat.cli.command import Invocation, Selectors, command, path_option, selection_options
 from lancestat.cli.completion import VARIABLE, completing
 from lancestat.errors import (
     InvalidProject,

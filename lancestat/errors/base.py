@@ -195,3 +195,25 @@ def listed(what: str, names: Sequence[str]) -> str:
     """Return a hint that lists the first of some names."""
     text = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
     return f"{what}: {text or 'none'}"
+
+
+class InvalidProject(LancestatError, code="LS100"):
+    """The project has errors. Each has its own code, and `errors` lists them in file order.
+
+    `excerpts` has the lines that they point at, None where those may not be shown.
+    """
+
+    def __init__(
+        self, errors: Sequence[LancestatError], excerpts: Sequence[str | None] = ()
+    ) -> None:
+        self.errors = tuple(errors)
+        self.excerpts = tuple(excerpts) or (None,) * len(self.errors)
+        count = len(self.errors)
+        noun = "error" if count == 1 else "errors"
+        super().__init__(f"the project has {count} {noun}")
+
+    def __str__(self) -> str:
+        return "\n".join(map(LancestatError.shown, self.errors, self.excerpts))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return InvalidProject, (self.errors, self.excerpts)

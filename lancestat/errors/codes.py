@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lancestat.errors.base import (
     CommentError,
     LakeError,
@@ -15,28 +13,6 @@ from lancestat.errors.base import (
     StateError,
     UsageError,
 )
-
-
-class InvalidProject(LancestatError, code="LS100"):
-    """The project has errors. Each has its own code, and `errors` lists them in file order.
-
-    `excerpts` has the lines that they point at, None where those may not be shown.
-    """
-
-    def __init__(
-        self, errors: Sequence[LancestatError], excerpts: Sequence[str | None] = ()
-    ) -> None:
-        self.errors = tuple(errors)
-        self.excerpts = tuple(excerpts) or (None,) * len(self.errors)
-        count = len(self.errors)
-        noun = "error" if count == 1 else "errors"
-        super().__init__(f"the project has {count} {noun}")
-
-    def __str__(self) -> str:
-        return "\n".join(map(LancestatError.shown, self.errors, self.excerpts))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return InvalidProject, (self.errors, self.excerpts)
 
 
 class UnreadableFile(SpecError, code="LS101"):

@@ -48,7 +48,7 @@ from lancestat.joins.search.work import (
     scope_request,
     self_pairs,
 )
-from lancestat.joins.sides import JoinInput, SideChange, SideDelta, appended, change, delta
+from lancestat.joins.sides import JoinInput, SideChange, SideDelta, appended, change
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.knn_join import ALL
 from lancestat.spec.model import KnnJoin
@@ -175,8 +175,8 @@ def _deltas(assessment: JoinAssessment) -> tuple[SideDelta, SideDelta] | None:
     known = assessment.neighbours
     if known is None:
         return None
-    left = delta(assessment.left.work.state, known.left)
-    right = delta(assessment.right.work.state, known.right)
+    left = SideDelta.between(assessment.left.work.state, known.left)
+    right = SideDelta.between(assessment.right.work.state, known.right)
     return None if left is None or right is None else (left, right)
 
 

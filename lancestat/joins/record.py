@@ -187,27 +187,24 @@ class JoinRecord:
     groups: JoinGroups | None = None
     neighbours: tuple[str, ...] = ()
 
+    def stored(self) -> StoredRecord:
+        members = codec.flattened(codec.builtins(self), *JOIN_MEASURES)
+        return join_identity(self.node), codec.encode(members, separators=(",", ":"))
 
-def stored_record(record: JoinRecord) -> StoredRecord:
-    members = codec.flattened(codec.builtins(record), *JOIN_MEASURES)
-    key = join_identity(record.node)
-    return key, codec.encode(members, separators=(",", ":"))
+    def history_figures(self) -> dict[str, object]:
+        """Return what the history of a join keeps of the record.
 
-
-def history_figures(record: JoinRecord) -> dict[str, object]:
-    """Return what the history of a join keeps of a record.
-
-    `distances` are the quantiles (`QUANTILES`) of all neighbours, or of those of the first rank.
-    """
-    ranks = record.distances.ranks if record.distances else ()
-    return {
-        "rows": record.result.rows,
-        "left_rows": record.counts.left_rows,
-        "right_rows": record.counts.right_rows,
-        "unmatched_left_rows": record.counts.unmatched_left_rows,
-        "recall": record.accuracy.recall,
-        "distances": list(ranks[0].quantiles) if ranks else None,
-    }
+        `distances` are the quantiles (`QUANTILES`) of all neighbours, or of the first rank's.
+        """
+        ranks = self.distances.ranks if self.distances else ()
+        return {
+            "rows": self.result.rows,
+            "left_rows": self.counts.left_rows,
+            "right_rows": self.counts.right_rows,
+            "unmatched_left_rows": self.counts.unmatched_left_rows,
+            "recall": self.accuracy.recall,
+            "distances": list(ranks[0].quantiles) if ranks else None,
+        }
 
 
 def decode_record(stored: str) -> JoinRecord:

@@ -29,15 +29,7 @@ from lancestat.joins.action import (
     ReuseIndex,
 )
 from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_index
-from lancestat.joins.record import (
-    Accuracy,
-    JoinGroups,
-    JoinRecord,
-    OutputFormat,
-    ResultRecord,
-    history_figures,
-    stored_record,
-)
+from lancestat.joins.record import Accuracy, JoinGroups, JoinRecord, OutputFormat, ResultRecord
 from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
 from lancestat.lake.catalog_tables import declare
@@ -228,8 +220,8 @@ class JoinRunner(NodeRunner):
         pins = (table.pin for side in (done.work.left, done.work.right) for table in side.tables)
         versions = {pin.uri: pin.version for pin in pins}
         record = self._join_record(done, outcome)
-        found = history_figures(record)
-        return NodeEnded(result, stored_record(record), found, versions=versions)
+        found = record.history_figures()
+        return NodeEnded(result, record.stored(), found, versions=versions)
 
     def _with_place(self, action: JoinAction) -> JoinAction:
         """The action with the location of its result, which a catalog chooses for a new table."""

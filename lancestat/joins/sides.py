@@ -163,26 +163,28 @@ class SideDelta:
     new_rows: int
     gone_rows: int
 
+    @classmethod
+    def between(
+        cls, now: Sequence[FragmentState], then: Sequence[FragmentState]
+    ) -> SideDelta | None:
+        """Compare the fragments of a table with those of an earlier version.
 
-def delta(now: Sequence[FragmentState], then: Sequence[FragmentState]) -> SideDelta | None:
-    """Compare the fragments of a table with those of an earlier version.
-
-    None where rows have changed in their places, or have come back: a column was rewritten, or an
-    earlier version was restored.
-    """
-    before = {fragment.id: fragment for fragment in then}
-    last = max(before, default=-1)
-    new = frozenset(fragment.id for fragment in now) - before.keys()
-    for fragment in now:
-        known = before.get(fragment.id)
-        if known is None:
-            if fragment.id < last:
+        None where rows have changed in their places, or have come back: a column was rewritten, or
+        an earlier version was restored.
+        """
+        before = {fragment.id: fragment for fragment in then}
+        last = max(before, default=-1)
+        new = frozenset(fragment.id for fragment in now) - before.keys()
+        for fragment in now:
+            known = before.get(fragment.id)
+            if known is None:
+                if fragment.id < last:
+                    return None
+            elif known.content != fragment.content or known.rows < fragment.rows:
                 return None
-        elif known.content != fragment.content or known.rows < fragment.rows:
-            return None
-    new_rows = sum(fragment.rows for fragment in now if fragment.id in new)
-    kept_rows = sum(fragment.rows for fragment in now) - new_rows
-    return SideDelta(new, new_rows, sum(fragment.rows for fragment in then) - kept_rows)
+        new_rows = sum(fragment.rows for fragment in now if fragment.id in new)
+        kept_rows = sum(fragment.rows for fragment in now) - new_rows
+        return cls(new, new_rows, sum(fragment.rows for fragment in then) - kept_rows)
 
 
 def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:

@@ -60,6 +60,11 @@ class ListedFile:
     size_bytes: int
     modified_ns: int
 
+    @classmethod
+    def at(cls, path: Path) -> ListedFile:
+        status = path.stat()
+        return cls(str(path), status.st_size, status.st_mtime_ns)
+
 
 def list_files(uri: str) -> tuple[ListedFile, ...] | None:
     """List the local files that Spark would read at a path or pattern; None where not known."""
@@ -76,12 +81,8 @@ def list_files(uri: str) -> tuple[ListedFile, ...] | None:
     if not roots:
         return None
     try:
-        return tuple(
-            sorted(
-                (file for root in roots for file in _below(root)),
-                key=lambda file: file.path,
-            )
-        )
+        listed = (file for root in roots for file in _below(root))
+        return tuple(sorted(listed, key=lambda file: file.path))
     except OSError:
         return None
 
@@ -98,18 +99,13 @@ def _below(root: Path) -> Iterator[ListedFile]:
     # Results of joins are links to a folder that changes with every run.
     real = Path(os.path.realpath(root))
     if real.is_file():
-        yield _listed(real)
+        yield ListedFile.at(real)
         return
     for folder, folders, names in os.walk(real, onerror=_raise):
         folders[:] = [name for name in folders if not is_hidden(name)]
         for name in names:
             if not is_hidden(name):
-                yield _listed(Path(folder) / name)
-
-
-def _listed(path: Path) -> ListedFile:
-    stat = path.stat()
-    return ListedFile(str(path), stat.st_size, stat.st_mtime_ns)
+                yield ListedFile.at(Path(folder) / name)
 
 
 def is_hidden(name: str) -> bool:

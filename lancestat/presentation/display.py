@@ -18,12 +18,7 @@ from lancestat.formats import count, escape_commands, visible
 from lancestat.presentation import views
 from lancestat.presentation.html import FORMAT as HTML
 from lancestat.presentation.json import FORMAT as JSON
-from lancestat.presentation.results import (
-    garbage_answer,
-    show_view,
-    status_view,
-    unpublish_answer,
-)
+from lancestat.presentation.results import garbage_answer, show_view, status_view, unpublish_answer
 from lancestat.presentation.terminal import unpainted, width
 from lancestat.presentation.text import FORMAT as TEXT
 from lancestat.query.workload.advice import Advice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lancestat.formats import count, duration, size, spoken
 from lancestat.presentation.terminal import paint
@@ -19,16 +19,13 @@ _NOT_SHOWN = frozenset({"maximum_length"})
 _ORIGIN = "*"
 
 
-class OperatorTable(NamedTuple):
-    """What is shown beside each operator of a plan: titles, the cells of each, numbers' columns."""
+def operator_table(
+    explanation: PlanExplanation,
+) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]], frozenset[int]]:
+    """Return titles, the cells beside each operator, and which columns have numbers.
 
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    right: frozenset[int]
-
-
-def operator_table(explanation: PlanExplanation) -> OperatorTable:
-    """Return the cells beside operators: estimates, and what they did where the query was run."""
+    Cells are of estimates, and of what operators did where the query was run.
+    """
     if explanation.execution is None:
         head: tuple[str, ...] = ("rows", "bytes", "rests on")
         cells = [_planned_cells(operator) for operator in explanation.operators]
@@ -36,7 +33,7 @@ def operator_table(explanation: PlanExplanation) -> OperatorTable:
         head = ("rows", "true rows", "q-error", "time", "rests on")
         origin = explanation.origin
         cells = [_run_cells(op, at == origin) for at, op in enumerate(explanation.operators)]
-    return OperatorTable(head, cells, frozenset(range(len(head) - 1)))
+    return head, cells, frozenset(range(len(head) - 1))
 
 
 def _planned_cells(operator: Operator) -> tuple[str, ...]:

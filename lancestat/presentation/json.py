@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.query.workload.advice import Proposal
     from lancestat.report.values import NodeReport
-    from lancestat.review.values import (
-        ColumnsChange,
-        NodeDiff,
-        PropertyChange,
-        TablesChange,
-    )
+    from lancestat.review.values import ColumnsChange, NodeDiff, PropertyChange, TablesChange
     from lancestat.runs.actions import SourceFindings
     from lancestat.runs.result import PastRun
     from lancestat.spec.model import Node

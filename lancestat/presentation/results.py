@@ -9,22 +9,14 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
-from lancestat.formats import (
-    count,
-    duration,
-    format_instant,
-    instant,
-    named,
-    size,
-    visible,
-)
+from lancestat.formats import count, duration, format_instant, instant, named, size, visible
 from lancestat.presentation import views, words
 from lancestat.presentation.terminal import paint, table
 from lancestat.presentation.text import folded, indented, node_lines, paragraphs
 from lancestat.query.sql.query import ARRAY, QueryResult, ResultValue, Shape
 from lancestat.report.gather import STATISTICS, statistics_rows
 from lancestat.report.history import HISTORY, history_rows
-from lancestat.report.tables import status_figures
+from lancestat.report.tables import TableFigures
 from lancestat.report.values import health_counts, one_line, status_words
 from lancestat.runs.actions import gone_words
 
@@ -40,7 +32,7 @@ if TYPE_CHECKING:
 
 def show_view(status: TableStatus) -> views.ShowView:
     rows = tuple(statistics_rows(status))
-    return views.ShowView(status, status_figures(status), tuple(STATISTICS.columns), rows)
+    return views.ShowView(status, TableFigures.of(status), tuple(STATISTICS.columns), rows)
 
 
 def history_view(table: str, points: Sequence[HistoryPoint]) -> views.HistoryView:
@@ -304,16 +296,9 @@ def _instant(microseconds: int) -> str:
         return text if text.startswith("-") else f"+{text}"
 
 
-_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})
-
-
 def query_view(result: QueryResult) -> views.QueryView:
     """Return the view of a query's result, whose rows are read when a format prints them."""
-    columns = tuple(
-        views.QueryColumn(column.name, column.type, column.shape.kind in _NUMBERS)
-        for column in result.columns
-    )
-    view = views.QueryView(columns, iter(()), iter(()))
+    view = views.QueryView(result.columns, iter(()), iter(()))
     rows, shapes = _counted(result, view), [column.shape for column in result.columns]
     view.values = ([json_value(*cell) for cell in zip(row, shapes, strict=True)] for row in rows)
     view.cells = (

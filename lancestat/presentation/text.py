@@ -6,16 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
-from lancestat.formats import (
-    PAINT,
-    age,
-    count,
-    duration,
-    instant,
-    message_lines,
-    spoken,
-    visible,
-)
+from lancestat.formats import PAINT, age, count, duration, instant, message_lines, spoken, visible
 from lancestat.presentation import views, words
 from lancestat.presentation.advice import advice_lines
 from lancestat.presentation.explanations import (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.query.sql.comparison import Comparison
     from lancestat.query.sql.explanation import PlanExplanation
+    from lancestat.query.sql.query import ResultColumn
     from lancestat.query.workload.advice import Advice
     from lancestat.report.checks import CheckReport
     from lancestat.report.rows import Row
@@ -209,14 +210,6 @@ class CheckView(NamedTuple):
     checked: CheckReport
 
 
-class QueryColumn(NamedTuple):
-    """A column of a query's result; `type` is Spark's."""
-
-    name: str
-    type: str
-    is_number: bool
-
-
 @dataclass(slots=True)
 class QueryView:
     """The result of a query, of which one of `values` and `cells` is read, once.
@@ -226,7 +219,7 @@ class QueryView:
     not print cells whole.
     """
 
-    columns: tuple[QueryColumn, ...]
+    columns: tuple[ResultColumn, ...]
     values: Iterator[list[object]]
     cells: Iterator[list[str]]
     printed: int = 0

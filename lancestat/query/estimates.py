@@ -9,7 +9,7 @@ version they are meant, and proves neither who computed them nor from which rows
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -39,6 +39,15 @@ class ColumnEstimate(PublishedColumn):
     """The estimates of one column for the optimizer, None for those that it is not given."""
 
     histogram: Histogram | None = None
+
+    def sampled(self, rows: int, total: int) -> ColumnEstimate:
+        """Return the estimates for those rows of a scan that a sample says pass its filters."""
+        values = self.with_row_counts(lambda counted: round(counted * rows / total))
+        values["distinct"] = _possible_distinct(values, rows)
+        histogram = self.histogram
+        if histogram is not None:
+            histogram = replace(histogram, height=histogram.height * rows / total)
+        return ColumnEstimate(**values, histogram=histogram)
 
 
 def estimate(
@@ -84,7 +93,7 @@ def estimate(
         # With bounds, Spark's estimation would fail to divide by it.
         estimates[name] = replace(estimates[name], minimum=None, maximum=None, distinct=None)
     if rows < whole:
-        estimates = {name: _sampled(column, rows, whole) for name, column in estimates.items()}
+        estimates = {name: column.sampled(rows, whole) for name, column in estimates.items()}
     lengths = {name: column.average_length for name, column in estimates.items()}
     known = {name: length for name, length in lengths.items() if length is not None}
     size_bytes = decoded_size(rows, [table.fields[name] for name in columns], known)
@@ -164,7 +173,7 @@ def _narrowed(
     # The whole table's statistics for a part of its rows, spread evenly.
     total = table.snapshot.rows
     column = PublishedColumn(
-        **_with_row_counts(column, lambda counted: round(counted * rows / total) if total else None)
+        **column.with_row_counts(lambda counted: round(counted * rows / total) if total else None)
     )
     if range is None:
         return column
@@ -205,16 +214,6 @@ def _with_histogram(
     return replace(estimated, histogram=equi_height(partial, type))
 
 
-def _sampled(column: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
-    """A column in those rows of a scan that a sample says pass its filters."""
-    values = _with_row_counts(column, lambda counted: round(counted * rows / total))
-    values["distinct"] = _possible_distinct(values, rows)
-    histogram = column.histogram
-    if histogram is not None:
-        histogram = replace(histogram, height=histogram.height * rows / total)
-    return ColumnEstimate(**values, histogram=histogram)
-
-
 def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstimate:
     """Return the estimate of a column among `rows` rows.
 
@@ -222,8 +221,8 @@ def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstim
     bounds or not at all: with only one of them it would estimate that no row is left.
     """
     # Whatever else scales with rows, as a sum, is not a count of them.
-    values = _with_row_counts(
-        column, lambda value: min(value, rows) if isinstance(value, int) else value
+    values = column.with_row_counts(
+        lambda value: min(value, rows) if isinstance(value, int) else value
     )
     values["distinct"] = _possible_distinct(values, rows)
     if column.minimum is None or column.maximum is None:
@@ -231,15 +230,6 @@ def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstim
         if not type.is_variable_width:
             values["distinct"] = None
     return ColumnEstimate(**values)
-
-
-def _with_row_counts(
-    column: PublishedColumn, change: Callable[[int], int | None]
-) -> dict[str, Any]:
-    return {
-        statistic.name: change(value) if statistic.scales_with_rows and value is not None else value
-        for statistic, value in column.items()
-    }
 
 
 def _possible_distinct(values: Mapping[str, Any], rows: int) -> int | None:

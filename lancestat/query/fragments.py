@@ -29,13 +29,7 @@ from lancestat.query.pruning import ColumnBounds, Mask, bound_values, may_match,
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.partials import block_digest, contents, group_digest, slices
 from lancestat.state.store import StateReader
-from lancestat.state.values import (
-    BlockKey,
-    TableSummary,
-    joint_key,
-    partial_key,
-    plain_key,
-)
+from lancestat.state.values import BlockKey, TableSummary, joint_key, partial_key, plain_key
 from lancestat.tables.expectations import Known
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import ColumnType, column_type

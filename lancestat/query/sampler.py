@@ -18,15 +18,7 @@ import numpy as np
 
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.snapshot import count_rows
-from lancestat.query.predicates.filter import (
-    And,
-    Filter,
-    Not,
-    TextMatch,
-    Unread,
-    flattened,
-    leaves,
-)
+from lancestat.query.predicates.filter import And, Filter, Not, TextMatch, Unread, flattened, leaves
 from lancestat.query.pruning import ColumnBounds, may_match
 from lancestat.tables.statistics.column_type import column_type
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from lancestat.arguments import check, check_names
 from lancestat.formats import StringEnum
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.duplicates.action import COUNTS, DuplicatesFigures
@@ -19,18 +21,12 @@ from lancestat.nodes import NODE_TYPES
 from lancestat.redact import Audience, Redactor
 from lancestat.report.checks import CheckReport
 from lancestat.report.duplicates import DuplicatesReporter
-from lancestat.report.history import HISTORY, history_rows
+from lancestat.report.history import HISTORY, history_rows, recorded_history
 from lancestat.report.joins import JoinReporter
 from lancestat.report.monitors import monitors_of
 from lancestat.report.rows import CellType, Row, RowShape
 from lancestat.report.tables import TableReport, TableReporter
-from lancestat.report.values import (
-    NodeReport,
-    NodeRuns,
-    ProjectReport,
-    Reporter,
-    runs_by_node,
-)
+from lancestat.report.values import NodeReport, NodeRuns, ProjectReport, Reporter, runs_by_node
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer, result_dependencies
 from lancestat.runs.result import NodeResult, PastRun
@@ -160,8 +156,8 @@ CHECKS = RowShape(
 
 def check_rows(checked: CheckReport) -> Iterator[Row]:
     """A row per expectation of a table."""
-    for node, check in checked.checks:
-        yield {"node": node, **check.to_json()}
+    for node, result in checked.checks:
+        yield {"node": node, **result.to_json()}
 
 
 def statistics_rows(status: TableStatus) -> Iterator[Row]:
@@ -264,6 +260,34 @@ SHAPES = {
     ReportTable.FRAGMENTS: FRAGMENTS,
     ReportTable.HISTORY: HISTORY,
 }
+
+
+def named_tables(wanted: Collection[str]) -> frozenset[ReportTable]:
+    """Return tables by the names that callers of the Python interface pass.
+
+    Raises:
+        InvalidArgument: There is no such table, or it is no list of names.
+    """
+    names = [table.value for table in ReportTable]
+    check_names("wanted", wanted)
+    for name in wanted:
+        check("wanted has an item that", name, name in names, f"one of: {', '.join(names)}")
+    return frozenset(map(ReportTable, wanted))
+
+
+def report_tables_of(
+    spec: ProjectSpec,
+    state: StateReader,
+    clock: Callable[[], datetime],
+    requested: Collection[ReportTable],
+) -> dict[str, pa.Table]:
+    """Return the requested tables about all nodes of a project, by name."""
+    return report_tables(
+        requested,
+        report=lambda: gather(spec, state, clock, spec.tables, with_fragments=True, runs=0),
+        runs=lambda: runs_by_node(state, spec.target.name, ALL),
+        history=lambda: chain.from_iterable(recorded_history(state).values()),
+    )
 
 
 def report_tables(

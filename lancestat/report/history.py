@@ -8,16 +8,17 @@ from typing import Any
 
 from lancestat.errors import LakeError
 from lancestat.joins.record import decode_record as decode_join
-from lancestat.joins.record import history_figures as figures_of_join
 from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Snapshot
 from lancestat.report.rows import CellType, Row, RowShape
+from lancestat.runs.observe import Observer
 from lancestat.spec.model import NodeKind
 from lancestat.state.history import HistoryPoint
 from lancestat.state.store import StateReader
 from lancestat.tables.judgement import TableStatistics
+from lancestat.tables.node import assess_table
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
-from lancestat.tables.stored import decode_record, history_figures
+from lancestat.tables.stored import decode_record
 from lancestat.tables.wire import column_figures
 
 _log = logging.getLogger("lancestat.report")
@@ -39,7 +40,7 @@ def recorded_history(
         for key, points in state.history(keys).items()
     }
     past: dict[str, list[HistoryPoint]] = {}
-    for kind, decode, figures_of in _RECORDED:
+    for kind, decode in _RECORDED:
         for key, records in state.past_records(kind, decode).items():
             if keys is not None and key not in keys:
                 continue
@@ -51,7 +52,7 @@ def recorded_history(
                     run.run_id,
                     run.finished_at,
                     {
-                        **figures_of(record),
+                        **record.history_figures(),
                         "bytes_read": None,
                         "seconds": run.nodes[0].result.get("elapsed_seconds"),
                     },
@@ -62,10 +63,24 @@ def recorded_history(
     return {key: (*past.get(key, ()), *kept.get(key, ())) for key in {**past, **kept}}
 
 
-_RECORDED: Sequence[tuple[str, Any, Any]] = (
-    (NodeKind.TABLE.value, decode_record, history_figures),
-    (NodeKind.KNN_JOIN.value, decode_join, figures_of_join),
+_RECORDED: Sequence[tuple[str, Any]] = (
+    (NodeKind.TABLE.value, decode_record),
+    (NodeKind.KNN_JOIN.value, decode_join),
 )
+
+
+def table_history(observer: Observer, name: str) -> History:
+    """Return what is known of a table's past, oldest first, with versions before its first run.
+
+    Raises:
+        UnknownTable: No table has this name.
+        LancestatError: The dataset cannot be opened, or the state cannot be read.
+    """
+    assessment, _ = assess_table(observer, observer.spec.table(name))
+    key, snapshot = assessment.identity, assessment.snapshot
+    points = recorded_history(observer.state, [key]).get(key, ())
+    options = observer.spec.options.of(snapshot.uri)
+    return with_versions(points, key, name, snapshot, options)
 
 
 def with_versions(

@@ -59,6 +59,23 @@ class Loaded:
     schema: str | None
     change: str | None
 
+    def has_rows_of(self, before: Loaded) -> bool:
+        """Whether rows are as before: their number, and what both runs know of columns."""
+        if before.rows != self.rows:
+            return False
+        if before.columns == self.columns:
+            return True
+        old, new = before.columns.by_name(), self.columns.by_name()
+        return all(
+            value == old[name].get(key, value)
+            for name, column in new.items()
+            if name in old
+            for key, value in column.items()
+        )
+
+    def equals(self, before: Loaded) -> bool:
+        return before.schema == self.schema and self.has_rows_of(before)
+
 
 def monitors_of(node: Node, spec: ProjectSpec) -> tuple[Monitor, ...]:
     """Return what is watched of a node: of tables alone there are monitors."""
@@ -120,22 +137,8 @@ def _checked(
 def _recent(states: Sequence[Loaded], settings: Anomalies, now: datetime) -> list[Loaded]:
     """Return the table after each load of the past that counts."""
     recent = [state for state in states if state.at >= now - settings.training_period]
-    return recent[:1] + [after for before, after in pairwise(recent) if _is_load(before, after)]
-
-
-def _is_load(before: Loaded, after: Loaded) -> bool:
-    """Whether rows have changed: their number, or what both runs know of columns."""
-    if before.rows != after.rows:
-        return True
-    if before.columns == after.columns:
-        return False
-    old, new = before.columns.by_name(), after.columns.by_name()
-    return any(
-        value != old[name].get(key, value)
-        for name, column in new.items()
-        if name in old
-        for key, value in column.items()
-    )
+    loads = [after for before, after in pairwise(recent) if not after.has_rows_of(before)]
+    return recent[:1] + loads
 
 
 def _schema(
@@ -159,11 +162,7 @@ def _schema(
 def _last_change(states: Sequence[Loaded]) -> int | None:
     """Return the place of the last state unlike the one before, None where all are alike."""
     places = range(len(states) - 1, 0, -1)
-    return next((n for n in places if _is_new(states[n - 1], states[n])), None)
-
-
-def _is_new(before: Loaded, after: Loaded) -> bool:
-    return before.schema != after.schema or _is_load(before, after)
+    return next((n for n in places if not states[n].equals(states[n - 1])), None)
 
 
 def _since(at: datetime) -> str:

@@ -73,10 +73,9 @@ def prove(
     observer: Observer,
     state: LanceState,
     tables: Sequence[Table],
-    listeners: Sequence[Listener] = (),
-    *,
-    session: SparkSession | None = None,
-    ends_process: bool = False,
+    on_event: Listener | None,
+    session: SparkSession | None,
+    ends_process: bool,
 ) -> Mapping[str, LancestatError]:
     """Decide what is unknown of what tables are expected to be, and remember it.
 
@@ -86,7 +85,7 @@ def prove(
     target = observer.spec.target
     in_process = in_process_bytes(target) if session is None else 0
     spark = RunSession(target, session=session, ends_process=ends_process)
-    events = EventStream(listeners)
+    events = EventStream([] if on_event is None else [on_event])
     context = RunContext(observer, state, {}, events, spark, uuid.uuid4().hex)
     observed = observer.look([table for table in tables if table.expect])
     errors: dict[str, LancestatError] = {}

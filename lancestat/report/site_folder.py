@@ -18,13 +18,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from lancestat.lake.files import (
-    abandoned_drafts,
-    is_draft,
-    new_draft,
-    remove,
-    remove_drafts,
-)
+from lancestat.lake.files import abandoned_drafts, is_draft, new_draft, remove, remove_drafts
 
 _log = logging.getLogger("lancestat.report")
 

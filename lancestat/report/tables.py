@@ -30,6 +30,7 @@ from lancestat.report.values import (
     worst,
 )
 from lancestat.runs.actions import STATE_LACKS
+from lancestat.runs.observe import Observer
 from lancestat.runs.result import NodeCheck, PastRun
 from lancestat.spec.expectations import Severity
 from lancestat.spec.model import Freshness, Node, Table, tables_of
@@ -37,7 +38,7 @@ from lancestat.state.values import PartialIndex, partial_key, table_identity
 from lancestat.tables.coverage import cover
 from lancestat.tables.expectations import CheckResult, CheckVerdict
 from lancestat.tables.judgement import TableAssessment
-from lancestat.tables.node import TableObserver
+from lancestat.tables.node import TableObserver, assess_table
 from lancestat.tables.planner import stored_groups
 from lancestat.tables.statistics.column_statistics import Histogram, equi_height
 from lancestat.tables.table_status import TableStatus, table_status
@@ -47,8 +48,7 @@ from lancestat.tables.table_status import TableStatus, table_status
 class FragmentReport:
     """A fragment of a table; `covered` of the wanted columns have partials of it in the state.
 
-    `rows` are live ones, `size_bytes` is that of its data files, None where it is not
-    recorded.
+    `rows` are live ones, `size_bytes` is that of its data files, None where it is not recorded.
     """
 
     id: int
@@ -57,6 +57,19 @@ class FragmentReport:
     files: int
     size_bytes: int | None
     covered: int
+
+    @classmethod
+    def of(cls, fragment: Fragment, covered: int) -> FragmentReport:
+        sizes = [file.size_bytes for file in fragment.files]
+        known = [size for size in sizes if size is not None]
+        return cls(
+            id=fragment.id,
+            rows=fragment.rows,
+            deleted_rows=fragment.deleted_rows,
+            files=len(fragment.files),
+            size_bytes=sum(known) if len(known) == len(sizes) else None,
+            covered=covered,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,7 @@ class TableReport(NodeReport):
         verdict = {"verdict": spoken([self.reason])}
         if self.status is None:
             return verdict
-        figures, behind = status_figures(self.status), self.status.versions_behind
+        figures, behind = TableFigures.of(self.status), self.status.versions_behind
         return {
             **verdict,
             "behind": count(behind) if behind else "",
@@ -196,21 +209,40 @@ class TableFigures:
     covered: int
     selected: int
 
+    @classmethod
+    def of(cls, status: TableStatus) -> TableFigures:
+        is_behind = bool(status.versions_behind)
+        changed = status.changed_rows
+        return cls(
+            verdict=verdict_words(status.use, status.reason),
+            rows=f"{count(status.rows, 'row')} in {count(status.fragments, 'fragment')}",
+            size=f"{size(status.size_bytes)} decoded, {size(status.disk_bytes)} on disk",
+            age=None if status.age is None else roughly(status.age),
+            behind=count(status.versions_behind or 0, "version") if is_behind else None,
+            changed=share(changed) if is_behind and changed is not None else None,
+            covered=len(status.columns),
+            selected=len(status.columns) + len(status.missing),
+        )
 
-def status_figures(status: TableStatus) -> TableFigures:
-    """Return the figures of a table."""
-    is_behind = bool(status.versions_behind)
-    changed = status.changed_rows
-    return TableFigures(
-        verdict=verdict_words(status.use, status.reason),
-        rows=f"{count(status.rows, 'row')} in {count(status.fragments, 'fragment')}",
-        size=f"{size(status.size_bytes)} decoded, {size(status.disk_bytes)} on disk",
-        age=None if status.age is None else roughly(status.age),
-        behind=count(status.versions_behind or 0, "version") if is_behind else None,
-        changed=share(changed) if is_behind and changed is not None else None,
-        covered=len(status.columns),
-        selected=len(status.columns) + len(status.missing),
-    )
+
+def observed_status(observer: Observer, name: str) -> TableStatus:
+    """Return the status of a table as it is now, with what is known of its relations.
+
+    Raises:
+        UnknownTable: No table has this name.
+        LancestatError: The dataset cannot be opened or lacks a declared column.
+    """
+
+    def assessed(name: str) -> TableAssessment | None:
+        try:
+            return assess_table(observer, observer.spec.table(name))[0]
+        except LancestatError:
+            return None
+
+    assessment, changes = assess_table(observer, observer.spec.table(name))
+    _, covered = fragment_coverage(assessment, changes.index)
+    relations = relations_of(assessment, groups_of(observer.state), assessed)
+    return table_status(assessment, observer.clock(), covered, observer.spec.redactor, relations)
 
 
 def verdict_words(is_used: bool, reason: str) -> str:
@@ -230,21 +262,11 @@ def fragment_coverage(
         by_key.update(columns_missing)
     columns, fragments = assessment.columns, assessment.snapshot.fragments
     return (
-        tuple(_report(fragment, len(columns) - by_fragment[fragment.id]) for fragment in fragments),
+        tuple(
+            FragmentReport.of(fragment, len(columns) - by_fragment[fragment.id])
+            for fragment in fragments
+        ),
         {field.name: len(fragments) - by_key[field_key(field)] for field in columns},
-    )
-
-
-def _report(fragment: Fragment, covered: int) -> FragmentReport:
-    sizes = [file.size_bytes for file in fragment.files]
-    known = [size for size in sizes if size is not None]
-    return FragmentReport(
-        id=fragment.id,
-        rows=fragment.rows,
-        deleted_rows=fragment.deleted_rows,
-        files=len(fragment.files),
-        size_bytes=sum(known) if len(known) == len(sizes) else None,
-        covered=covered,
     )
 
 

@@ -46,13 +46,7 @@ from lancestat.review.values import (
 from lancestat.runs.discover import without_stand_ins
 from lancestat.runs.node import read_uris
 from lancestat.spec.graph import dependencies, select_on_either
-from lancestat.spec.model import (
-    Node,
-    ProjectSpec,
-    Source,
-    expects_something,
-    node_digest,
-)
+from lancestat.spec.model import Node, ProjectSpec, Source, expects_something, node_digest
 from lancestat.state.store import StateReader, open_state
 from lancestat.state.values import canonical_uri
 

@@ -309,9 +309,9 @@ def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Prope
 
     Remarks come last.
     """
-    stated = sorted(_stated(node), key=_remarks_last)
+    stated = sorted(_stated(node), key=_Stated.order)
     return {
-        entry.label: _masked(_hidden(entry, origins), mask)
+        entry.label: _masked(entry.hidden(origins), mask)
         for entry in stated
         if entry.property.value not in (None, [])
     }
@@ -325,7 +325,7 @@ def target_properties(
     stated = sorted((project, *_stated(target)), key=lambda entry: entry.property.is_hidden)
     return {
         entry.label: _masked(
-            entry.property if entry.property.is_hidden else _hidden(entry, origins), mask
+            entry.property if entry.property.is_hidden else entry.hidden(origins), mask
         )
         for entry in stated
         if entry.property.value is not None
@@ -397,10 +397,17 @@ class _Stated:
     names: tuple[str, ...]
     property: Property
 
+    def order(self) -> tuple[bool, str]:
+        """What properties are sorted by: remarks come last."""
+        is_remark = self.property.key is not None and self.property.key.role is Role.REMARK
+        return is_remark, self.label if is_remark else ""
 
-def _remarks_last(entry: _Stated) -> tuple[bool, str]:
-    is_remark = entry.property.key is not None and entry.property.key.role is Role.REMARK
-    return is_remark, entry.label if is_remark else ""
+    def hidden(self, origins: Origins) -> Property:
+        """Return the property with its template in place of a value that came from one."""
+        template = named(origins, *self.names)
+        if template is None:
+            return self.property
+        return replace(self.property, text=template, json=template, is_hidden=True)
 
 
 def _stated(resource: Declared, prefix: str = "", path: str = "") -> Iterator[_Stated]:
@@ -518,13 +525,6 @@ def _rule_text(rule: ColumnRule) -> str:
     if rule.exclude:
         parts.append(f"but {', '.join(pattern.text for pattern in rule.exclude)}")
     return " ".join(parts)
-
-
-def _hidden(entry: _Stated, origins: Origins) -> Property:
-    template = named(origins, *entry.names)
-    if template is None:
-        return entry.property
-    return replace(entry.property, text=template, json=template, is_hidden=True)
 
 
 def _masked(entry: Property, mask: Mask) -> Property:

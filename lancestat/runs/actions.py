@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, get_args
 
 from lancestat import display
-from lancestat.errors import LancestatError
+from lancestat.arguments import check, check_selectors
+from lancestat.errors import InvalidArgument, LancestatError
 from lancestat.formats import StringEnum, named, spoken
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.spec.budget import NO_BUDGET, Budget
@@ -380,3 +381,19 @@ def table_figures(action: Action) -> Figures | None:
 def own_figures(action: Action) -> NodeFigures | None:
     """The figures that nodes of a kind have in place of those of tables, None for tables."""
     return None if isinstance(action.figures, Figures) else action.figures
+
+
+def check_plan(plan: object, select: object, exclude: object, *budget: object) -> None:
+    """Refuse what is no plan, and what goes without one.
+
+    Raises:
+        InvalidArgument: An argument is of a wrong kind, or conflicts with the plan.
+    """
+    hint = f"select={plan!r}" if isinstance(plan, str) else None
+    is_right = plan is None or isinstance(plan, Plan)
+    check("plan", plan, is_right, "what `plan` or `load_plan` returns", hint=hint)
+    check_selectors(select=select, exclude=exclude)
+    if plan is not None and not (select is None and exclude is None):
+        raise InvalidArgument("select and exclude go without a plan, which has its nodes already")
+    if plan is not None and any(bound is not None for bound in budget):
+        raise InvalidArgument("max_bytes and max_minutes go without a plan, which has its budget")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,8 @@ class Event:
 
     def to_json(self) -> dict[str, object]:
         """Return the event as log lines in JSON have it."""
-        return {"event": self.name}
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "at"}
+        return {"event": self.name, **own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,6 @@ class NodeStarted(Event):
 
     name = "node_started"
 
-    def to_json(self) -> dict[str, object]:
-        return {"event": self.name, "node": self.node, "kind": self.kind}
-
 
 @dataclass(frozen=True, slots=True)
 class StageReached(Event):
@@ -130,14 +128,6 @@ class FragmentsRead(Event):
     size_bytes: int
 
     name = "progress"
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "event": self.name,
-            "node": self.node,
-            "fragments": self.fragments,
-            "size_bytes": self.size_bytes,
-        }
 
 
 @dataclass(frozen=True, slots=True)

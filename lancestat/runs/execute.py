@@ -606,7 +606,7 @@ def _remove_past(observer: Observer, plan: Plan, result: RunResult) -> None:
 
 
 def collect_garbage(
-    spec: ProjectSpec, state: LanceState, types: NodeTypes, *, now: datetime, dry_run: bool
+    spec: ProjectSpec, state: LanceState, types: NodeTypes, now: datetime, dry_run: bool
 ) -> GarbageReport:
     """Drop garbage in the state, in temporary folders, and what each kind of node leaves."""
     spec, _ = located(spec, spec.nodes)

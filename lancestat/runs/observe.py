@@ -49,6 +49,10 @@ class Observer:
     budget: Budget = NO_BUDGET
     uses: Callable[[], Mapping[str, int]] = dict
 
+    def within(self, max_bytes: int | None, max_minutes: float | None) -> Observer:
+        """Return an observer whose plans keep to the target's budget, with these bounds if any."""
+        return replace(self, budget=self.spec.target.budget.bounded(max_bytes, max_minutes))
+
     def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
         """Plan nodes in their order; one that cannot be observed is blocked, alone.
 

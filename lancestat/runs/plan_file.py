@@ -267,35 +267,39 @@ class SavedPlan:
     options: PlanOptions
     nodes: tuple[SavedNode, ...]
 
+    def drift(self, now: SavedPlan) -> list[str]:
+        """Return a line for each node and location that differs, none where the plans are equal."""
+        lines = [
+            f"target {now.target}: its {name} is elsewhere"
+            for name, was, current in (
+                ("state", self.state, now.state),
+                ("scratch", self.scratch, now.scratch),
+            )
+            if (was and was.identity) != (current and current.identity)
+        ]
+        before, after = ({node.name: node for node in plan.nodes} for plan in (self, now))
+        for name in {**before, **after}:
+            if name not in after:
+                lines.append(f"{name}: it is no longer among the planned nodes")
+            elif name not in before:
+                lines.append(f"{name}: it was not among the planned nodes")
+            elif what := _differences(before[name], after[name]):
+                lines.append(f"{name}: {'; '.join(what)}")
+        if not lines and [node.name for node in self.nodes] != [node.name for node in now.nodes]:
+            lines.append("the nodes are in another order")
+        # Part of it was read from a file that anyone may have written.
+        return [visible(line) for line in lines]
+
+    def encoded(self) -> str:
+        """Return the text of a plan file."""
+        stored = {"kind": KIND, "format_version": FORMAT_VERSION, **codec.builtins(self)}
+        return codec.encode(stored, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
 
 def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if given is None:
         return None
     return (given,) if isinstance(given, str) else tuple(given)
-
-
-def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
-    """Return a line for each node and location that differs: none when the plans are the same."""
-    lines = [
-        f"target {now.target}: its {name} is elsewhere"
-        for name, was, current in (
-            ("state", then.state, now.state),
-            ("scratch", then.scratch, now.scratch),
-        )
-        if (was and was.identity) != (current and current.identity)
-    ]
-    before, after = ({node.name: node for node in plan.nodes} for plan in (then, now))
-    for name in {**before, **after}:
-        if name not in after:
-            lines.append(f"{name}: it is no longer among the planned nodes")
-        elif name not in before:
-            lines.append(f"{name}: it was not among the planned nodes")
-        elif what := _differences(before[name], after[name]):
-            lines.append(f"{name}: {'; '.join(what)}")
-    if not lines and [node.name for node in then.nodes] != [node.name for node in now.nodes]:
-        lines.append("the nodes are in another order")
-    # Part of it was read from a file that anyone may have written.
-    return [visible(line) for line in lines]
 
 
 def _differences(then: SavedNode, now: SavedNode) -> list[str]:
@@ -363,7 +367,7 @@ class PlanStore:
             plan, now = self._make(then.options.restored(spec.redactor))
         except UsageError as error:
             raise out_of_date(path, [f"its selection: {error.message}"]) from None
-        changes = drift(then, now)
+        changes = then.drift(now)
         if changes:
             raise out_of_date(path, changes)
         return plan
@@ -443,12 +447,6 @@ def out_of_date(path: Path, changes: Sequence[str]) -> PlanOutOfDate:
     )
 
 
-def encode_plan(plan: SavedPlan) -> str:
-    """Return the text of a plan file."""
-    stored = {"kind": KIND, "format_version": FORMAT_VERSION, **codec.builtins(plan)}
-    return codec.encode(stored, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
 def decode_plan(stored: Mapping[str, object]) -> SavedPlan:
     """Return the plan of a plan file's parsed JSON; raises ValueError on anything else."""
     plan = codec.convert(stored, SavedPlan)
@@ -475,7 +473,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
     check_writable(path)
     try:
         # A link stays one: what it points to is replaced.
-        content = encode_plan(plan).encode("utf-8", "surrogatepass")
+        content = plan.encoded().encode("utf-8", "surrogatepass")
         write_whole(Path(os.path.realpath(path)), content)
     except (OSError, ValueError) as error:
         raise NotWritten(

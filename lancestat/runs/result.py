@@ -28,6 +28,7 @@ from lancestat.runs.actions import (
     own_figures,
     table_figures,
 )
+from lancestat.spec.model import Node, ProjectSpec, Table
 from lancestat.state.store import StateReader
 from lancestat.state.values import NodeRun, RunRecord
 
@@ -423,12 +424,23 @@ class UnfinishedNodes:
         names = f": {', '.join(self.nodes)}" if self.nodes else ""
         return display.summary(self, f"{nodes} {run}{names}")
 
+    def among(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
+        """Return those of some nodes, and the tables of sources that could not be looked up."""
+        failed = {name.removeprefix("source:") for name in self.nodes if ":" in name}
+        return tuple(
+            node
+            for node in nodes
+            if node.name in self.nodes or (isinstance(node, Table) and node.source in failed)
+        )
 
-def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> UnfinishedNodes:
+
+def unfinished(state: StateReader, spec: ProjectSpec) -> UnfinishedNodes:
     """Return them by the record of the newest run; only an idle run leaves no record."""
-    run = _newest(state, target)
+    run = _newest(state, spec.target.name)
     if run is None:
         return UnfinishedNodes(None)
+    declared = {node.name for node in spec.nodes}
+    declared |= {f"source:{source.label}" for source in spec.sources}
     left = [node for node in run.nodes if _is_left(run, node)]
     return UnfinishedNodes(
         run,

@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lancestat.errors import JarNotWritten, JavaClassNotLoaded, JavaSourcesRefused
 from lancestat.lake.files import make_temporary_folder, temporary_folder, write_whole
 from lancestat.spark.package import require_free_place
-from lancestat.spark.session import (
-    require_classic,
-    running_session,
-    start_session,
-    stop_session,
-)
+from lancestat.spark.session import require_classic, running_session, start_session, stop_session
 from lancestat.spark.versions import has_nearest_by_join, java_sources
 from lancestat.spec.model import Target
 

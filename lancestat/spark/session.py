@@ -14,12 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.arguments import check_session
-from lancestat.errors import (
-    Cancelled,
-    LancestatError,
-    SparkConnectSession,
-    SparkNotStarted,
-)
+from lancestat.errors import Cancelled, LancestatError, SparkConnectSession, SparkNotStarted
 from lancestat.redact import redact_line
 from lancestat.spark import daemon
 from lancestat.spark.failure import (

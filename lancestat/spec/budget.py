@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from lancestat.arguments import check, check_whole, is_number
 from lancestat.formats import count, size
-from lancestat.spec.declaration import (
-    SIZE,
-    Resource,
-    Shape,
-    key,
-    resource,
-    whole_number,
-)
+from lancestat.spec.declaration import SIZE, Resource, Shape, key, resource, whole_number
 
 MINUTES = Shape(
     title="a number of minutes above 0",
@@ -45,6 +39,20 @@ class Budget:
         "runs.",
         is_filled=True,
     )
+
+    def bounded(self, max_bytes: int | None, max_minutes: float | None) -> Budget:
+        """Return the budget with the bounds that callers of the Python interface pass, if any.
+
+        Raises:
+            InvalidArgument: A bound is no number, or too small.
+        """
+        check_whole("max_bytes", max_bytes, 0)
+        is_span = max_minutes is None or (is_number(max_minutes) and max_minutes > 0)
+        check("max_minutes", max_minutes, is_span, "a number above 0, or None")
+        return Budget(
+            bytes=self.bytes if max_bytes is None else max_bytes,
+            minutes=self.minutes if max_minutes is None else max_minutes,
+        )
 
     def __bool__(self) -> bool:
         """Whether anything is bounded."""

@@ -65,13 +65,7 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.spec.monitors import (
-    MONITORS,
-    WATCHED,
-    ColumnAnomalies,
-    Monitor,
-    monitor_objections,
-)
+from lancestat.spec.monitors import MONITORS, WATCHED, ColumnAnomalies, Monitor, monitor_objections
 from lancestat.spec.names import Item, Namespace, render
 from lancestat.spec.redaction import named
 from lancestat.spec.relations import CommonValues, Reference, relation_objections, width_objection

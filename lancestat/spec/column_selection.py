@@ -39,6 +39,26 @@ class ColumnRule:
     types: frozenset[str] | None = None
     is_shared: bool = field(default=False, compare=False)
 
+    def matched(
+        self, columns: dict[str, AvailableColumn], table: str, notes: list[str]
+    ) -> set[str]:
+        excluded = {
+            name
+            for name in columns
+            if any(
+                name == pattern.text or fnmatchcase(name, pattern.text) for pattern in self.exclude
+            )
+        }
+        matched: set[str] = set()
+        for pattern in self.include:
+            names = _matched(pattern, columns, table, notes)
+            if _is_name(pattern, columns) and not names <= excluded:
+                _check_usable(pattern, columns[pattern.text], table)
+            matched |= names
+        if self.types is not None:
+            matched = {name for name in matched if columns[name].kind in self.types}
+        return matched - excluded
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnSelection:
@@ -47,6 +67,38 @@ class ColumnSelection:
     all: bool = True
     rules: tuple[ColumnRule, ...] = ()
     exclude: tuple[ColumnPattern, ...] = ()
+
+    def resolve(
+        self,
+        available: Sequence[AvailableColumn],
+        table: str,
+        *,
+        is_shared: bool = False,
+    ) -> ResolvedColumns:
+        """Return the columns of `table` that are named; SpecError where one has no statistics.
+
+        Patterns follow `fnmatch` with case. One that includes nothing is a warning, one that
+        excludes nothing a note. Those of column sets, or all if the selection `is_shared`, may
+        match nothing.
+        """
+        columns = {column.name: column for column in available}
+        warnings: list[str] = []
+        notes: list[str] = []
+        selected = set(columns) if self.all else set()
+        for rule in self.rules:
+            remarks = [] if rule.is_shared or is_shared else warnings
+            selected |= rule.matched(columns, table, remarks)
+        for pattern in self.exclude:
+            selected -= _matched(pattern, columns, table, [] if is_shared else notes)
+        chosen = [column for column in available if column.name in selected]
+        names = [column.name for column in chosen if column.objection is None]
+        skipped = [
+            (column.name, column.objection) for column in chosen if column.objection is not None
+        ]
+        if not names:
+            is_warning = any(column.objection is None for column in available)
+            (warnings if is_warning else notes).append("no column is left to analyze")
+        return ResolvedColumns(tuple(names), tuple(skipped), tuple(warnings), tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,55 +132,6 @@ class ResolvedColumns:
     skipped: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def resolve_columns(
-    selection: ColumnSelection,
-    available: Sequence[AvailableColumn],
-    table: str,
-    *,
-    is_shared: bool = False,
-) -> ResolvedColumns:
-    """The columns of `table` that `selection` names; SpecError where a name has no statistics.
-
-    Patterns follow `fnmatch` with case. One that includes nothing is a warning, one that excludes
-    nothing a note. Those of column sets, or all if the selection `is_shared`, may match nothing.
-    """
-    columns = {column.name: column for column in available}
-    warnings: list[str] = []
-    notes: list[str] = []
-    selected = set(columns) if selection.all else set()
-    for rule in selection.rules:
-        remarks = [] if rule.is_shared or is_shared else warnings
-        selected |= _matched_by_rule(rule, columns, table, remarks)
-    for pattern in selection.exclude:
-        selected -= _matched(pattern, columns, table, [] if is_shared else notes)
-    chosen = [column for column in available if column.name in selected]
-    names = [column.name for column in chosen if column.objection is None]
-    skipped = [(column.name, column.objection) for column in chosen if column.objection is not None]
-    if not names:
-        is_warning = any(column.objection is None for column in available)
-        (warnings if is_warning else notes).append("no column is left to analyze")
-    return ResolvedColumns(tuple(names), tuple(skipped), tuple(warnings), tuple(notes))
-
-
-def _matched_by_rule(
-    rule: ColumnRule, columns: dict[str, AvailableColumn], table: str, notes: list[str]
-) -> set[str]:
-    excluded = {
-        name
-        for name in columns
-        if any(name == pattern.text or fnmatchcase(name, pattern.text) for pattern in rule.exclude)
-    }
-    matched: set[str] = set()
-    for pattern in rule.include:
-        names = _matched(pattern, columns, table, notes)
-        if _is_name(pattern, columns) and not names <= excluded:
-            _check_usable(pattern, columns[pattern.text], table)
-        matched |= names
-    if rule.types is not None:
-        matched = {name for name in matched if columns[name].kind in rule.types}
-    return matched - excluded
 
 
 def _matched(

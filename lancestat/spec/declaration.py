@@ -2,9 +2,8 @@
 
 A resource is a class under `@resource`, with a `Resource` as its `declares`. A field that the YAML
 sets is made by `key` and holds a `Key`. From these declarations come the JSON Schema (`schema`),
-the values with their defaults (`build`), the digest (`digest`), what others may see
-(`redaction`), what a diff compares (`lancestat.review.values`) and docs/reference/yaml.md
-(`reference`).
+the values with their defaults (`build`), the digest (`digest`), what others may see (`redaction`),
+what a diff compares (`lancestat.review.values`) and docs/reference/yaml.md (`reference`).
 """
 
 from __future__ import annotations

@@ -290,6 +290,10 @@ class NodeOutline:
     file: str
     description: str | None
 
+    @property
+    def about(self) -> str:
+        return self.description or self.kind.value
+
 
 @dataclass(frozen=True, slots=True)
 class Outline:

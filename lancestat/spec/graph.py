@@ -21,7 +21,15 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.formats import quoted
-from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table, results_of, tables_of
+from lancestat.spec.model import (
+    Node,
+    NodeKind,
+    ProjectSpec,
+    Table,
+    node_digest,
+    results_of,
+    tables_of,
+)
 from lancestat.spec.names import composed
 
 
@@ -161,6 +169,15 @@ _METHODS = ("tag", "path", "kind", "state", "source")
 # Gives 'new', 'modified' or 'same' for every node; called only when a selector asks for it.
 States = Callable[[], Mapping[str, str]]
 Selector = str | Sequence[str] | None
+
+
+def node_states(spec: ProjectSpec, known: Mapping[str, str]) -> dict[str, str]:
+    """Return by node whether it is new, the same or modified, given the digests in the state."""
+    digests = ((node.name, node_digest(node)) for node in spec.nodes)
+    return {
+        name: "new" if name not in known else "same" if known[name] == digest else "modified"
+        for name, digest in digests
+    }
 
 
 def select(

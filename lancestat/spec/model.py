@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from lancestat import display
-from lancestat.errors import Location
+from lancestat.arguments import check_name
+from lancestat.errors import Location, UnknownTable, did_you_mean
 from lancestat.formats import StringEnum, count
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, is_commonplace, secret_options
 from lancestat.spec.budget import NO_BUDGET, Budget
@@ -468,6 +469,26 @@ class ProjectSpec:
 
     def node(self, name: str) -> Node | None:
         return next((node for node in self.nodes if node.name == name), None)
+
+    def table(self, name: str) -> Table:
+        """Return the declared table of a name.
+
+        Raises:
+            UnknownTable: There is none.
+            InvalidArgument: The name is no string.
+        """
+        check_name("table", name)
+        node = self.node(name)
+        if isinstance(node, Table):
+            return node
+        if node is not None:
+            noun = node.declares.noun.replace("knn", "KNN")
+            raise UnknownTable(
+                f"'{name}' is a {noun}, and only tables have statistics",
+                hint="declare a table over its result",
+            )
+        hint = did_you_mean(name, [table.name for table in self.tables], "declared tables")
+        raise UnknownTable(f"no table '{name}' is declared", hint=hint)
 
 
 LOCAL_ATTEMPTS = 4

@@ -8,17 +8,11 @@ from datetime import timedelta
 from typing import ClassVar
 
 from lancestat import display
-from lancestat.errors import (
-    Location,
-)
+from lancestat.errors import Location
 from lancestat.formats import StringEnum, age, count
 from lancestat.spec.budget import PRIORITY
 from lancestat.spec.catalog import TABLE_NAME
-from lancestat.spec.column_selection import (
-    ColumnPattern,
-    ColumnRule,
-    ColumnSelection,
-)
+from lancestat.spec.column_selection import ColumnPattern, ColumnRule, ColumnSelection
 from lancestat.spec.declaration import (
     AT_LEAST_0,
     CHECK,

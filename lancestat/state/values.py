@@ -190,16 +190,6 @@ def joint_key(fields: Iterable[str]) -> str:
     return _PLUS.join(sorted(fields, key=lambda field: int(field.partition(":")[0])))
 
 
-def quantile_key(field_key: str) -> str:
-    """The key of a column's partial with quantiles."""
-    return str(PartialKey((field_key,), quantiles=True))
-
-
-def has_quantiles(key: str) -> bool:
-    """Whether a partial stored under this key has quantiles."""
-    return partial_key(key).quantiles
-
-
 def plain_key(key: str) -> str:
     """The key of the column or the group behind a stored key."""
     return _PLUS.join(partial_key(key).fields)

@@ -85,9 +85,8 @@ def split(scans: Sequence[Scan], cores: int, sizes: TaskSizes = ANALYSIS) -> tup
 
     Every row of every scan is in exactly one range for each of its keys. Only who sees all rows of
     a fragment finds repeated ones: of a scan that is split, keys that ask for that have a range of
-    their own. Taken heaviest first by idle cores, the items
-    end within one item's time of each other (R. L. Graham, Bounds on Multiprocessing Timing
-    Anomalies, 1969).
+    their own. Taken heaviest first by idle cores, the items end within one item's time of each
+    other (R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969).
     """
     spans = [Span(scan.fragment_id, scan.rows, weigh(scan, sizes)) for scan in scans]
     tasks = split_spans(spans, cores, sizes)

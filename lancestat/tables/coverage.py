@@ -160,8 +160,7 @@ class _Claims:
 def trace(rewrites: Sequence[Rewritten], index: PartialIndex) -> list[Carry]:
     """Follow stored partials through compactions, step by step.
 
-    A step may take what an earlier step made. Old content that is not wholly known is not
-    carried.
+    A step may take what an earlier step made. Old content that is not wholly known is not carried.
     """
     known = _Known(index)
     carries: list[Carry] = []

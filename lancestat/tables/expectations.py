@@ -81,13 +81,28 @@ class Known:
     partial: ColumnPartial
     is_whole: bool
 
+    def distinct_bounds(self) -> tuple[int, int | None]:
+        """Return the fewest and the most distinct values; no sketch counts exactly."""
+        partial, common = self.partial, self.partial.common
+        bounds = {bound for bound in (partial.minimum, partial.maximum) if _is_exact(bound)}
+        fewest = max(len(bounds) + (partial.nans > 0), partial.values > 0)
+        if common is not None:
+            fewest = max(fewest, sum(one.lower > 0 for one in common.listed))
+        if partial.key is not None and partial.key.is_proven:
+            fewest = partial.values
+        if not self.is_whole:
+            return fewest, None
+        if common is not None and common.is_exact:
+            return fewest, fewest
+        room = _room(partial)
+        return fewest, partial.values if room is None else min(partial.values, room)
+
 
 class Facts(Protocol):
     """What is known of a table's rows as they are.
 
     `shows_values` allows values of strings in words, `shows_common` also values that are no bounds
-    of their column, and `proven_keys` are columns in which no two
-    rows are equal, without nulls.
+    of their column, and `proven_keys` are columns in which no two rows are equal, without nulls.
     """
 
     @property
@@ -277,7 +292,7 @@ def _room(partial: ColumnPartial) -> int | None:
 
 
 def _by_distinct(check: DistinctBetween, found: Known) -> _Judged | None:
-    fewest, most = _distinct_bounds(found)
+    fewest, most = found.distinct_bounds()
     noun = "distinct value is", "distinct values are"
     if check.max is not None and fewest > check.max:
         at_least = "" if fewest == most else "at least "
@@ -291,23 +306,6 @@ def _by_distinct(check: DistinctBetween, found: Known) -> _Judged | None:
         return None
     from_fewest = "" if fewest == most else f"{count(fewest)} to "
     return _PROVED, f"{from_fewest}{count(most, *noun)} there"
-
-
-def _distinct_bounds(found: Known) -> tuple[int, int | None]:
-    """Return the fewest and the most distinct values; no sketch counts exactly."""
-    partial, common = found.partial, found.partial.common
-    bounds = {bound for bound in (partial.minimum, partial.maximum) if _is_exact(bound)}
-    fewest = max(len(bounds) + (partial.nans > 0), partial.values > 0)
-    if common is not None:
-        fewest = max(fewest, sum(one.lower > 0 for one in common.listed))
-    if partial.key is not None and partial.key.is_proven:
-        fewest = partial.values
-    if not found.is_whole:
-        return fewest, None
-    if common is not None and common.is_exact:
-        return fewest, fewest
-    room = _room(partial)
-    return fewest, partial.values if room is None else min(partial.values, room)
 
 
 def _by_repetition(found: Known) -> _Judged | None:

@@ -30,17 +30,8 @@ from lancestat.formats import count, quoted
 from lancestat.lake.fingerprint import ColumnGroup, field_key, schema_hash
 from lancestat.lake.history import Effect, History, rows_changed_between
 from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readable_name
-from lancestat.spec.column_selection import (
-    AvailableColumn,
-    ResolvedColumns,
-    check_named,
-    resolve_columns,
-)
-from lancestat.spec.model import (
-    Publish,
-    StaleBounds,
-    Table,
-)
+from lancestat.spec.column_selection import AvailableColumn, ResolvedColumns, check_named
+from lancestat.spec.model import Publish, StaleBounds, Table
 from lancestat.state.values import PartialIndex, PartialKey, capacity_for, is_special
 from lancestat.tables.carriers import CARRIERS, Carrier
 from lancestat.tables.coverage import Rewritten
@@ -554,7 +545,7 @@ def resolve(spec: Table, snapshot: Snapshot, types: Mapping[str, ColumnType]) ->
     """The declared columns of a table against its schema; SpecError as `assess` raises it."""
     available = _all_available(snapshot, types)
     is_shared = spec.source is not None
-    resolved = resolve_columns(spec.columns, available, spec.name, is_shared=is_shared)
+    resolved = spec.columns.resolve(available, spec.name, is_shared=is_shared)
     named = ((name, spec.at(key)) for key, name in spec.named_columns)
     check_named(named, resolved, available, spec.name)
     return resolved

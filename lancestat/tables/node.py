@@ -25,7 +25,16 @@ from lancestat.runs.discover import require_sole_writer
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer
 from lancestat.spark.session import in_process_bytes
-from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target, is_source, kind_word
+from lancestat.spec.model import (
+    ColumnSelection,
+    NodeKind,
+    ProjectSpec,
+    Refresh,
+    Table,
+    Target,
+    is_source,
+    kind_word,
+)
 from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
 from lancestat.state.values import table_identity
@@ -36,6 +45,7 @@ from lancestat.tables.judgement import (
     TableChanges,
     assess,
     check_reference,
+    named_columns,
     no_history,
 )
 from lancestat.tables.planner import NOTHING_STORED, Marks, decide, marks, skip_if_current
@@ -186,6 +196,29 @@ def assess_table(observer: Observer, table: Table) -> tuple[TableAssessment, Tab
     except LakeError as error:
         raise error.placed(table.location) from None
     return assessment, tables.changes(assessment)
+
+
+def table_to_analyze(
+    observer: Observer, table: Table, columns: Sequence[str] | None, is_case_sensitive: bool
+) -> Table:
+    """Return a table with other columns than declared, which is brought up to date at any cost.
+
+    Args:
+        observer: Looks at the table.
+        table: As declared.
+        columns: Those to analyze, besides those that have statistics; None stands for all.
+        is_case_sensitive: Whether the names are.
+
+    Raises:
+        LancestatError: as `assess_table` and `named_columns`.
+    """
+    policy = replace(table.policy, refresh=Refresh.ALWAYS)
+    everything = replace(table, columns=ColumnSelection(), policy=policy)
+    if columns is None:
+        return everything
+    assessment, _ = assess_table(observer, everything)
+    named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
+    return everything.of_columns(named)
 
 
 def look_back(

@@ -7,22 +7,11 @@ from dataclasses import replace
 from functools import cache
 
 from lancestat.formats import count, visible
-from lancestat.lake.fingerprint import (
-    ByteEstimator,
-    ColumnGroup,
-    column_groups,
-    with_joint,
-)
+from lancestat.lake.fingerprint import ByteEstimator, ColumnGroup, column_groups, with_joint
 from lancestat.lake.history import Effect
 from lancestat.runs.actions import STATE_LACKS, Action, Figures, Reason, RunsOn, Skip
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.values import (
-    PartialIndex,
-    covered_keys,
-    field_keys,
-    partial_key,
-    plain_key,
-)
+from lancestat.state.values import PartialIndex, covered_keys, field_keys, partial_key, plain_key
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,

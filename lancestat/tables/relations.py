@@ -9,12 +9,7 @@ from lancestat.formats import StringEnum, count
 from lancestat.spec.model import Reference
 from lancestat.spec.relations import relation_name
 from lancestat.tables.statistics.bounds import Bound
-from lancestat.tables.statistics.column_type import (
-    ColumnType,
-    Kind,
-    format_bound,
-    shown_bound,
-)
+from lancestat.tables.statistics.column_type import ColumnType, Kind, format_bound, shown_bound
 from lancestat.tables.statistics.common_values import CommonValues
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.wire import JointStatistics

@@ -36,12 +36,7 @@ from lancestat.spec.model import (
     Table,
 )
 from lancestat.spec.relations import Columns, groups_text, references_text
-from lancestat.state.values import (
-    canonical_uri,
-    covered_keys,
-    field_keys,
-    table_identity,
-)
+from lancestat.state.values import canonical_uri, covered_keys, field_keys, table_identity
 from lancestat.tables.coverage import cover
 from lancestat.tables.judgement import TableAssessment, analyzable, assess, resolve
 from lancestat.tables.planner import skip_if_current, stored_groups

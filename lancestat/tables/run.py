@@ -54,20 +54,9 @@ from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode
-from lancestat.tables.stored import (
-    TableRecord,
-    add_partials,
-    history_figures,
-    read_partials,
-    stored_record,
-)
+from lancestat.tables.stored import TableRecord, add_partials, read_partials
 from lancestat.tables.summary import GroupPartials, RunningMerge, reuse_groups, store_summary
-from lancestat.tables.wire import (
-    JointStatistics,
-    encode_kept,
-    encode_statistics,
-    restamp,
-)
+from lancestat.tables.wire import JointStatistics, encode_kept, encode_statistics, restamp
 
 Fingerprints = tuple[Fingerprint, ...]
 
@@ -507,10 +496,10 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
     )
     table = action.table
     live, versions = {table.identity: table.live}, {table.uri: table.version}
-    found = {**history_figures(done.record), "bytes_read": result.bytes_scanned}
+    found = {**done.record.history_figures(), "bytes_read": result.bytes_scanned}
     if table.schema_change is not None:
         found["schema_change"] = table.schema_change
-    return NodeEnded(result, stored_record(done.record), found, live, versions)
+    return NodeEnded(result, done.record.stored(), found, live, versions)
 
 
 def _part_result(result: NodeResult, figures: Figures) -> NodeResult:

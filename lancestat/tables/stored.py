@@ -63,15 +63,27 @@ class TableRecord:
         """Whether the statistics were made for the very version that a pin names."""
         return (self.version, self.manifest) == (pin.version, pin.manifest)
 
+    def stored(self) -> StoredRecord:
+        return self.table, codec.encode(self, separators=(",", ":"))
+
+    def history_figures(self) -> dict[str, object]:
+        """Return what the history of a table keeps of the record: texts of strings are in none.
+
+        `columns` has the statistics of each column by their keys in JSON.
+        """
+        return {
+            "version": self.version,
+            "rows": self.rows,
+            "fragments": self.fragments,
+            "size_bytes": self.size_bytes or None,
+            "schema": self.schema_hash[:SCHEMA_DIGITS],
+            "columns": {**column_figures(self.values), **column_figures(self.kept)},
+        }
+
 
 def table_records(state: StateReader) -> Mapping[str, TableRecord]:
     """Return the newest record of every table, by the identity of its dataset."""
     return state.records(NodeKind.TABLE.value, decode_record)
-
-
-def stored_record(record: TableRecord) -> StoredRecord:
-    """Return the stored form of a record."""
-    return record.table, codec.encode(record, separators=(",", ":"))
 
 
 def decode_record(stored: str) -> TableRecord:
@@ -81,21 +93,6 @@ def decode_record(stored: str) -> TableRecord:
 
 SCHEMA_DIGITS = 16
 """How much of the hash of a schema the history keeps."""
-
-
-def history_figures(record: TableRecord) -> dict[str, object]:
-    """Return what the history of a table keeps of a record: texts of strings are in none.
-
-    `columns` has the statistics of each column by their keys in JSON.
-    """
-    return {
-        "version": record.version,
-        "rows": record.rows,
-        "fragments": record.fragments,
-        "size_bytes": record.size_bytes or None,
-        "schema": record.schema_hash[:SCHEMA_DIGITS],
-        "columns": {**column_figures(record.values), **column_figures(record.kept)},
-    }
 
 
 def read_partials(

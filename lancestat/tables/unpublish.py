@@ -22,13 +22,7 @@ from lancestat.runs.execute import MAX_ATTEMPTS, THREADS, known_error
 from lancestat.runs.result import NodeFailure, Status, nodes_failed
 from lancestat.spec.model import Node, ProjectSpec, Publish, Table, kind_word
 from lancestat.tables.carriers import EntriesChange, commit, removal
-from lancestat.tables.wire import (
-    Writer,
-    column_count,
-    own_keys,
-    unknown_keys,
-    writer_of,
-)
+from lancestat.tables.wire import Writer, column_count, own_keys, unknown_keys, writer_of
 
 
 class UnpublishReason(StringEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -99,6 +99,13 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class PublishedColumn(ColumnStatistics[str]):
     """The statistics of one column as they are published, or kept; bounds are Spark's strings."""
+
+    def with_row_counts(self, change: Callable[[int], int | None]) -> dict[str, Any]:
+        """Return the statistics by name, changed where they scale with rows."""
+        return {
+            one.name: change(value) if one.scales_with_rows and value is not None else value
+            for one, value in self.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def join(shop: Shop, change: str) -> OutputState:
         ]
         return output.replace(writer, SCHEMA, written)
     except BaseException:
-        output.discard(writer, [])
+        output.discard(writer)
         raise
 
 

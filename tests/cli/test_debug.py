@@ -11,12 +11,7 @@ import pytest
 
 from lancestat.cli import debug as checks
 from lancestat.cli.debug import Check
-from lancestat.errors import (
-    InvalidProject,
-    Location,
-    SparkNotStarted,
-    UnknownKey,
-)
+from lancestat.errors import InvalidProject, Location, SparkNotStarted, UnknownKey
 from lancestat.project import Project
 from lancestat.spark.jvm import Java
 from lancestat.spec.model import Target

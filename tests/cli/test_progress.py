@@ -14,11 +14,7 @@ from rich.progress import TextColumn
 
 from lancestat.cli.progress import JsonProgress, LineProgress, TerminalProgress, progress_display
 from lancestat.errors import DatasetMissing
-from lancestat.joins.action import (
-    MergeNeighbours,
-    PrepareSides,
-    Probe,
-)
+from lancestat.joins.action import MergeNeighbours, PrepareSides, Probe
 from lancestat.joins.search.cost_model import Strategy
 from lancestat.joins.search.work import Scope
 from lancestat.presentation.terminal import CONSOLE

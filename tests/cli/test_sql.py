@@ -296,24 +296,22 @@ EXPLAINED = PlanExplanation(
 )
 
 
-def explained(form: str, *, verbose: bool = False) -> str:
-    view = ExplanationView(EXPLAINED)
+def shown(view: object, form: str = "text", *, verbose: bool = False) -> str:
     return printed(form, lambda: load_format(form).print(view, Page(verbose)))
 
 
 def test_an_explanation(golden: Golden) -> None:
-    text = explained("text")
+    view = ExplanationView(EXPLAINED)
+    text = shown(view)
     golden("cli/sql_explain.txt", text)
-    golden("cli/sql_explain.json", explained("json"))
-    assert "o_id < 5" in explained("text", verbose=True)
+    golden("cli/sql_explain.json", shown(view, "json"))
+    assert "o_id < 5" in shown(view, verbose=True)
     assert "o_id < 5" not in text
 
 
 def test_a_plan_without_lance_tables_says_so() -> None:
     plan = PlanExplanation(EXPLAINED.operators[:1], (ScanLine("parquet", None, 9_000),), True)
-    view = ExplanationView(plan)
-    text = printed("text", lambda: load_format("text").print(view, Page()))
-    assert "No scan is lancestat's" in text
+    assert "No scan is lancestat's" in shown(ExplanationView(plan))
 
 
 ORDERS = ScanLine("orders", 2500, 70_000, replace(TOLD, fragment_ids=None, aggregates=None))
@@ -380,10 +378,8 @@ COMPARED = Comparison(turns(SORTED, 3.0, 9.0, 2.0), turns(RAN, 0.4, 0.5, 0.1))
 )
 def test_a_query_that_ran(name: str, view: object, golden: Golden) -> None:
     for form, end in (("text", "txt"), ("json", "json")):
-        shown = printed(form, lambda form=form: load_format(form).print(view, Page()))  # type: ignore[misc]
-        golden(f"cli/{name}.{end}", shown)
-    verbose = printed("text", lambda: load_format("text").print(view, Page(verbose=True)))
-    assert "joint count of 2 columns and product of distinct counts" in verbose
+        golden(f"cli/{name}.{end}", shown(view, form))
+    assert "joint count of 2 columns and product of distinct counts" in shown(view, verbose=True)
 
 
 @pytest.mark.parametrize(
@@ -439,7 +435,7 @@ def deep_plan() -> PlanExplanation:
 def test_an_error_is_marked_where_most_of_it_arises() -> None:
     plan = deep_plan()
     assert (plan.worst, plan.origin, EXPLAINED.origin) == (1, 7, None)
-    text = printed("text", lambda: load_format("text").print(ExplanationView(plan), Page()))
+    text = shown(ExplanationView(plan))
     [marked] = [line for line in text.splitlines() if "* 90 over" in line]
     assert "BroadcastHashJoin on a = b3" in marked
     assert (
@@ -450,8 +446,7 @@ def test_an_error_is_marked_where_most_of_it_arises() -> None:
 
 
 def test_a_deep_plan_is_indented_where_it_branches() -> None:
-    view = ExplanationView(deep_plan())
-    text = printed("text", lambda: load_format("text").print(view, Page()))
+    text = shown(ExplanationView(deep_plan()))
     start = text.index("operator")
     lines = [line[start:].rstrip() for line in text.partition("\n\n")[0].splitlines()[1:]]
     margins = [len(line) - len(line.lstrip()) for line in lines]

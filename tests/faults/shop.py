@@ -23,10 +23,7 @@ from lancestat.lake.open import snapshot
 from lancestat.pipelines.artifacts import MANIFEST, RUN_RESULTS, SOURCES
 from lancestat.project import Project
 from lancestat.tables.judgement import examine
-from lancestat.tables.wire import (
-    GuardReason,
-    decode_statistics,
-)
+from lancestat.tables.wire import GuardReason, decode_statistics
 from tests.faults.children import SCRATCH
 from tests.histories.statistics import shown_truth
 from tests.joins.joined import _Joining, vectors

@@ -19,13 +19,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError
-from lancestat.joins.action import (
-    BuildIndex,
-    CommitResult,
-    JoinAction,
-    PrepareSides,
-    Probe,
-)
+from lancestat.joins.action import BuildIndex, CommitResult, JoinAction, PrepareSides, Probe
 from lancestat.joins.node import JoinNodes
 from lancestat.joins.output import result as output
 from lancestat.joins.record import Accuracy, JoinCounts, OutputState

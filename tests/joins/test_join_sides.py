@@ -16,7 +16,7 @@ from pyarrow import parquet
 from lancestat import Project
 from lancestat.errors import Location, SideUnreadable
 from lancestat.joins.action import JoinAction
-from lancestat.joins.record import JoinGroups, decode_record, stored_record
+from lancestat.joins.record import JoinGroups, decode_record
 from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
 from lancestat.presentation.words import stage_lines
 from lancestat.runs.actions import Action, Blocked, OnStage, Reason, Skip
@@ -135,14 +135,14 @@ def test_a_query_that_was_never_analyzed_is_joined_again(world: JoinWorld) -> No
     world.declare(right=query("select * from r"))
     world.run()
     [made] = join_records(world.state).values()
-    stored = json.loads(stored_record(made)[1])
+    stored = json.loads(made.stored()[1])
     del stored["right"]["unproven"]
     record = decode_record(json.dumps(stored))
     assert record == replace(made, right=replace(made.right, unproven=None))
     [run] = world.state.runs(1)
     [node] = run.nodes
     world.state = FreshState()
-    world.state.add_run(replace(run, nodes=(replace(node, record=stored_record(record)),)))
+    world.state.add_run(replace(run, nodes=(replace(node, record=record.stored()),)))
     action = world.planned()
     assert action.reasons == (Reason.INPUT_CHANGED,)
     assert action.notes == (

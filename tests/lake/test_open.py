@@ -11,9 +11,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import (
-    LakeError,
-)
+from lancestat.errors import LakeError
 from lancestat.lake.error_mapping import lake_error
 from lancestat.lake.files import store_options
 from lancestat.lake.open import (

@@ -21,13 +21,7 @@ from lancestat.presentation.display import QueryExplanation
 from lancestat.presentation.html import FORMAT as HTML
 from lancestat.presentation.views import Page, RunView
 from lancestat.query.estimates import Explanation
-from lancestat.query.sql.explanation import (
-    Actual,
-    Execution,
-    Operator,
-    PlanExplanation,
-    ScanLine,
-)
+from lancestat.query.sql.explanation import Actual, Execution, Operator, PlanExplanation, ScanLine
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
 from lancestat.runs.actions import Plan
 from lancestat.runs.result import (

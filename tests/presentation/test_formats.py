@@ -13,7 +13,8 @@ from lancestat.cli.debug import Check, checks_answer
 from lancestat.cli.main import cli
 from lancestat.presentation.terminal import cell_width, paint, table, unpainted
 from lancestat.presentation.text import FORMAT
-from lancestat.presentation.views import FORMATS, Page, QueryColumn, QueryView
+from lancestat.presentation.views import FORMATS, Page, QueryView
+from lancestat.query.sql.query import ResultColumn, Shape
 from lancestat.redact import Audience, KnownValue, Redactor
 
 SPECS = "tables: [{name: orders, uri: orders.lance}, {name: part, uri: part.lance}]\n"
@@ -132,7 +133,7 @@ def test_checks_keep_to_the_limit() -> None:
 
 @pytest.mark.parametrize("limit", [40, 79, 200])
 def test_columns_in_the_middle_of_a_wide_result_are_left_out(limit: int) -> None:
-    columns = tuple(QueryColumn(f"c{number}", "int", True) for number in range(30))
+    columns = tuple(ResultColumn(f"c{number}", "int", Shape("int")) for number in range(30))
     view = QueryView(columns, iter([]), iter([[f"v{number}" for number in range(30)]]))
     lines = list(FORMAT.render(view, Page(limit=limit)))
     assert max(map(cell_width, lines)) <= limit

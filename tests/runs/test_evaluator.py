@@ -10,13 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from lancestat.errors import ListsLost, StaleBase
-from lancestat.joins.action import (
-    BuildIndex,
-    CommitResult,
-    JoinAction,
-    PrepareSides,
-    Probe,
-)
+from lancestat.joins.action import BuildIndex, CommitResult, JoinAction, PrepareSides, Probe
 from lancestat.joins.planner import plan_join
 from lancestat.joins.record import JoinCounts, OutputFormat, OutputState
 from lancestat.joins.run import JoinEvaluation

@@ -23,8 +23,6 @@ from lancestat.runs.plan_file import (
     SavedNode,
     SavedPlan,
     decode_plan,
-    drift,
-    encode_plan,
     read_plan_file,
     write_plan_file,
 )
@@ -106,7 +104,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
 @settings(deadline=None)
 @given(plans())
 def test_a_plan_round_trips_through_its_file(plan: SavedPlan) -> None:
-    stored = encode_plan(plan).encode("utf-8", "surrogatepass")
+    stored = plan.encoded().encode("utf-8", "surrogatepass")
     assert decode_plan(json.loads(stored.decode("utf-8", "surrogatepass"))) == plan
 
 
@@ -117,7 +115,7 @@ def test_a_file_holds_a_plan(tmp_path: Path) -> None:
 
 
 def text_of(plan: SavedPlan = SAVED) -> str:
-    return encode_plan(plan)
+    return plan.encoded()
 
 
 def without(key: str) -> str:
@@ -303,18 +301,18 @@ FAILED = replace(SEEN, version=None, content=None, error="LS201")
 )  # fmt: skip
 def test_nodes_that_differ_are_named(then: SavedNode, now: SavedNode, expected: str | None) -> None:
     lines = [] if expected is None else [f"orders: {expected}"]
-    assert drift(replace(SAVED, nodes=(then,)), replace(SAVED, nodes=(now,))) == lines
+    assert replace(SAVED, nodes=(then,)).drift(replace(SAVED, nodes=(now,))) == lines
 
 
 def test_the_order_of_nodes_is_part_of_a_plan() -> None:
     other = replace(NODE, plan={**NODE.plan, "name": "returns"})
     for then, now in (((NODE, other), (other, NODE)), ((NODE, NODE), (NODE,))):
-        lines = drift(replace(SAVED, nodes=then), replace(SAVED, nodes=now))
+        lines = replace(SAVED, nodes=then).drift(replace(SAVED, nodes=now))
         assert lines == ["the nodes are in another order"]
 
 
 def test_control_characters_of_a_file_are_spelled_out() -> None:
     then = replace(NODE, plan={"name": "\x1b[2Jorders", "action": "\nskip"})
-    assert drift(replace(SAVED, nodes=(then,)), replace(SAVED, nodes=())) == [
+    assert replace(SAVED, nodes=(then,)).drift(replace(SAVED, nodes=())) == [
         "\\x1b[2Jorders: it is no longer among the planned nodes"
     ]

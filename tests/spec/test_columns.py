@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import Location, SpecError
-from lancestat.spec.column_selection import AvailableColumn, ResolvedColumns, resolve_columns
+from lancestat.spec.column_selection import AvailableColumn, ResolvedColumns
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection
 
 SCHEMA = (
@@ -35,7 +35,7 @@ def rule(*include: str, exclude: tuple[str, ...] = (), types: set[str] | None = 
 
 def resolve(*rules: ColumnRule, exclude: tuple[str, ...] = ()) -> ResolvedColumns:
     selection = ColumnSelection(not rules, rules, patterns(*exclude))
-    return resolve_columns(selection, SCHEMA, "orders")
+    return selection.resolve(SCHEMA, "orders")
 
 
 def test_all_skips_unsupported_columns_with_a_reason() -> None:
@@ -85,15 +85,15 @@ def test_shared_patterns_need_not_match_in_each_table() -> None:
     resolved = resolve(shared, rule("zzz*"))
     assert (resolved.names, resolved.warnings) == (("day",), ("pattern 'zzz*' matches no column",))
     selection = ColumnSelection(False, (rule("O_*", "day"),), patterns("zzz*"))
-    of_source = resolve_columns(selection, SCHEMA, "orders", is_shared=True)
+    of_source = selection.resolve(SCHEMA, "orders", is_shared=True)
     assert (of_source.names, of_source.warnings, of_source.notes) == (("day",), (), ())
 
 
 def test_no_column_is_a_warning_only_where_one_could_have_statistics() -> None:
     selection = ColumnSelection(False, (replace(rule("zzz*"), is_shared=True),))
     nothing = "no column is left to analyze"
-    assert resolve_columns(selection, SCHEMA, "orders").warnings == (nothing,)
-    vectors = resolve_columns(ColumnSelection(), SCHEMA[4:6], "orders")
+    assert selection.resolve(SCHEMA, "orders").warnings == (nothing,)
+    vectors = ColumnSelection().resolve(SCHEMA[4:6], "orders")
     assert (vectors.warnings, vectors.notes) == ((), (nothing,))
 
 
@@ -147,10 +147,10 @@ def test_names_are_in_the_order_of_the_schema_and_never_excluded(
     include: list[str], exclude: list[str], available: list[AvailableColumn]
 ) -> None:
     selection = ColumnSelection(False, (rule(*include),), patterns(*exclude))
-    names = resolve_columns(selection, available, "t").names
+    names = selection.resolve(available, "t").names
     order = [column.name for column in available]
     assert list(names) == [name for name in order if name in names]
     assert not set(names) & set(exclude)
     assert set(include) & set(NAMES) <= set(names) | set(order) - set(
-        resolve_columns(ColumnSelection(True, (), patterns(*exclude)), available, "t").names
+        ColumnSelection(True, (), patterns(*exclude)).resolve(available, "t").names
     )

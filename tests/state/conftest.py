@@ -12,16 +12,10 @@ import pytest
 from lancestat.state import retention
 from lancestat.state.partials import block_digest, slices
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.values import (
-    NodeRun,
-    RunRecord,
-    StoredPartials,
-    SummaryBlock,
-    TableSummary,
-)
+from lancestat.state.values import NodeRun, RunRecord, StoredPartials, SummaryBlock, TableSummary
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketches import REGISTERS, Sketch
-from lancestat.tables.stored import TableRecord, stored_record
+from lancestat.tables.stored import TableRecord
 
 EPOCH = datetime(2025, 1, 1, tzinfo=timezone.utc)
 
@@ -94,7 +88,7 @@ def run(number: int, *records: TableRecord, nodes: tuple[NodeRun, ...] = ()) -> 
             "table",
             "d1",
             {"name": table_record.node, "rows": number},
-            stored_record(table_record),
+            table_record.stored(),
         )
         for table_record in records
     )

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from lancestat.state.retention import SUPERSEDED_KEPT, expired_rows
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.values import NodeRun, StoredPartials, quantile_key
+from lancestat.state.values import NodeRun, PartialKey, StoredPartials
 from lancestat.tables.node import TableNodes
 from lancestat.tables.stored import (
     TableRecord,
     add_partials,
     decode_record,
     read_partials,
-    stored_record,
     table_records,
 )
 from tests.examples import examples
@@ -68,7 +67,7 @@ def test_partials_round_trip(make_state: MakeState) -> None:
 
 
 def test_a_partial_with_quantiles_answers_for_one_without(state: LanceState) -> None:
-    rich = quantile_key("x")
+    rich = str(PartialKey(("x",), quantiles=True))
     add_partials(state, "t", [stored("a", **{rich: 1, "y": 2}), stored(("a", "b"), **{rich: 3})])
     index = state.partial_index("t")
     both = tuple(sorted((fingerprint("a"), fingerprint("b"))))
@@ -81,14 +80,14 @@ def test_a_partial_with_quantiles_answers_for_one_without(state: LanceState) -> 
 
 
 def test_a_partial_without_quantiles_does_not_answer_for_one_with(state: LanceState) -> None:
-    rich = quantile_key("x")
+    rich = str(PartialKey(("x",), quantiles=True))
     add_partials(state, "t", [stored("a", x=1)])
     assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
     assert fetch(state, "t", {(fingerprint("a"),): frozenset({rich})}) == {}
 
 
 def test_expire_drops_partials_superseded_by_ones_with_quantiles(state: LanceState) -> None:
-    rich = quantile_key("x")
+    rich = str(PartialKey(("x",), quantiles=True))
     add_partials(state, "t", [stored("a", x=1)])
     add_partials(state, "t", [stored("a", **{rich: 2})])
     state.expire({"t": frozenset({fingerprint("a")})})
@@ -327,4 +326,4 @@ def test_any_changes_leave_what_a_model_in_memory_holds(
     )
 )
 def test_records_round_trip_through_their_stored_form(record: TableRecord) -> None:
-    assert decode_record(stored_record(record)[1]) == record
+    assert decode_record(record.stored()[1]) == record

@@ -12,13 +12,7 @@ from lancestat.spec.model import Policy
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.tables.action import RestampStatistics, TableAction
 from lancestat.tables.stored import table_records
-from lancestat.tables.wire import (
-    COMPUTED_AT_VERSION,
-    NEWEST_FRAGMENT,
-    PREFIX,
-    WRITER,
-    GuardReason,
-)
+from lancestat.tables.wire import COMPUTED_AT_VERSION, NEWEST_FRAGMENT, PREFIX, WRITER, GuardReason
 from tests.examples import each, sample
 from tests.runs.world import World, orders
 from tests.state.fresh import FreshState

@@ -22,7 +22,7 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.lake.snapshot import ANALYSIS, RowRange
 from lancestat.spark.session import in_process_bytes, start_seconds
 from lancestat.spec.model import LOCAL_ATTEMPTS, Target
-from lancestat.state.values import quantile_key
+from lancestat.state.values import PartialKey
 from lancestat.tables.action import Scan
 from lancestat.tables.analyze import (
     ProcessScanner,
@@ -177,7 +177,10 @@ def test_jobs_of_a_run_that_has_to_end_in_time_read_a_bounded_number_of_bytes(
 def test_a_job_holds_fewer_partials_with_quantiles() -> None:
     plain = [scan(10, 1_000)] * 12
     rich = [
-        replace(fragment_scan, fields=frozenset(map(quantile_key, fragment_scan.fields)))
+        replace(
+            fragment_scan,
+            fields=frozenset(str(PartialKey((f,), quantiles=True)) for f in fragment_scan.fields),
+        )
         for fragment_scan in plain
     ]
     limit = 6 * len(plain[0].fields)

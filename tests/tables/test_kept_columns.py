@@ -21,7 +21,7 @@ from lancestat.spec.model import (
     Refresh,
 )
 from lancestat.state.values import table_identity
-from lancestat.tables.stored import stored_record, table_records
+from lancestat.tables.stored import table_records
 from lancestat.tables.table_status import TableStatus, table_status
 from lancestat.tables.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION, VERSION
 from tests.runs.world import World
@@ -170,7 +170,7 @@ def forget(world: World) -> None:
 
     record = table_records(world.state)[table_identity(str(world.path))]
     known = replace(record, kept={}, columns=("id",))
-    node = NodeRun(world.name, "table", "", {}, stored_record(known))
+    node = NodeRun(world.name, "table", "", {}, known.stored())
     now = world.clock()
     world.clock.advance(seconds=1)
     world.state.add_run(RunRecord("old", "run", "dev", now, now, "success", (node,)))

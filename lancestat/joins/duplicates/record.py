@@ -72,26 +72,24 @@ class DuplicatesRecord:
         """That of the join which found the pairs."""
         return self.pairs.accuracy
 
+    def stored(self) -> StoredRecord:
+        members = codec.encode(codec.builtins(self), separators=(",", ":"))
+        return record_key(self.node), members
+
+    def history_figures(self) -> dict[str, object]:
+        """Return what the history of near-duplicates keeps of the record."""
+        return {
+            "rows": self.pairs.counts.left_rows,
+            "duplicate_groups": self.counts.groups,
+            "duplicate_rows": self.counts.rows,
+            "duplicate_pairs": self.counts.pairs,
+        }
+
 
 def record_key(node: str) -> str:
     return f"{NodeKind.DUPLICATES.value} {node}"
 
 
-def stored_record(record: DuplicatesRecord) -> StoredRecord:
-    members = codec.encode(codec.builtins(record), separators=(",", ":"))
-    return record_key(record.node), members
-
-
 def decode_record(stored: str) -> DuplicatesRecord:
     """Return the record of its stored form; raises ValueError on anything else."""
     return codec.decode(stored, DuplicatesRecord)
-
-
-def history_figures(record: DuplicatesRecord) -> dict[str, object]:
-    """Return what the history of near-duplicates keeps of a record."""
-    return {
-        "rows": record.pairs.counts.left_rows,
-        "duplicate_groups": record.counts.groups,
-        "duplicate_rows": record.counts.rows,
-        "duplicate_pairs": record.counts.pairs,
-    }

@@ -20,9 +20,7 @@ from lancestat.joins.duplicates.record import (
     GroupCounts,
     GroupSizes,
     decode_record,
-    history_figures,
     record_key,
-    stored_record,
 )
 from lancestat.joins.output import result as results
 from lancestat.joins.output.lance_output import LanceOutput
@@ -38,24 +36,8 @@ from lancestat.runs.node import NodeEnded, NodeRunner
 from lancestat.runs.result import Status, planned
 from lancestat.spec.model import Duplicates
 
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """The pairs of a table: the join that found them, and what it did if it has just run."""
-
-    record: JoinRecord
-    state: OutputState
-    figures: JoinFigures
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """Groups that were committed."""
-
-    result: OutputState
-    counts: GroupCounts
-    sizes: GroupSizes
-    highest_id: int
+# The join that found the pairs, its result, and what it did if it has just run.
+_Pairs = tuple[JoinRecord, OutputState, JoinFigures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +52,24 @@ class DuplicatesRunner(NodeRunner):
 
         A run that dies in between leaves the groups as they are; the next one does both again.
         """
-        pairs = self._pairs(action)
-        if not isinstance(pairs, _Pairs):
-            return pairs
+        found = self._pairs(action)
+        if not isinstance(found, tuple):
+            return found
+        join, pairs, figures = found
         for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return self._ended(action, pairs, self._group(action, pairs.state))
+                return self._ended(action, figures, self._group(action, join, pairs))
             except StaleBase:
                 # Another run has committed, and its ids are taken.
                 continue
-        return self._ended(action, pairs, self._group(action, pairs.state))
+        return self._ended(action, figures, self._group(action, join, pairs))
 
     def _pairs(self, action: DuplicatesAction) -> _Pairs | Action:
         if action.join is None:
             assert action.known is not None, "there are pairs"
             record, state = action.known
             figures = JoinFigures(record.strategy, None, record.counts, 0, record.accuracy)
-            return _Pairs(record, state, figures)
+            return record, state, figures
         digests = {**self.context.digests, action.node: action.work.pairs_digest}
         joins = JoinRunner(replace(self.context, digests=digests), self.open_join)
         ended = joins.run(action.join)
@@ -103,9 +86,11 @@ class DuplicatesRunner(NodeRunner):
             made.digest,
             version=made.version,
         )
-        return _Pairs(record, state, ended.result.figures)
+        return record, state, ended.result.figures
 
-    def _group(self, action: DuplicatesAction, pairs: OutputState) -> _Groups:
+    def _group(
+        self, action: DuplicatesAction, join: JoinRecord, pairs: OutputState
+    ) -> DuplicatesRecord:
         """Group pairs, and replace the last result, whose ids groups take over.
 
         Raises:
@@ -135,8 +120,17 @@ class DuplicatesRunner(NodeRunner):
         except BaseException:
             output.discard(writer)
             raise
-        counts = GroupCounts(len(grouped), len(grouped.rows), pairs.rows)
-        return _Groups(result, counts, GroupSizes.of(grouped.sizes.tolist()), highest)
+        return DuplicatesRecord(
+            node=action.node,
+            digest=self.context.digests[action.node],
+            content=work.content,
+            pairs=join,
+            result=ResultRecord(result.rows, result.digest, result.version),
+            counts=GroupCounts(len(grouped), len(grouped.rows), pairs.rows),
+            sizes=GroupSizes.of(grouped.sizes.tolist()),
+            highest_id=highest,
+            finished_at=self.context.clock(),
+        )
 
     def _side(self, work: GroupWork) -> VectorSide:
         table = work.table
@@ -160,25 +154,15 @@ class DuplicatesRunner(NodeRunner):
         self.context.refuse_when_stopped(action.node)
         self.context.events.emit(StageReached(action.node, StageProgress(stage)))
 
-    def _ended(self, action: DuplicatesAction, pairs: _Pairs, groups: _Groups) -> NodeEnded:
-        made, pin = groups.result, action.work.table.pin
-        record = DuplicatesRecord(
-            node=action.node,
-            digest=self.context.digests[action.node],
-            content=action.work.content,
-            pairs=pairs.record,
-            result=ResultRecord(made.rows, made.digest, made.version),
-            counts=groups.counts,
-            sizes=groups.sizes,
-            highest_id=groups.highest_id,
-            finished_at=self.context.clock(),
-        )
+    def _ended(
+        self, action: DuplicatesAction, pairs: JoinFigures, record: DuplicatesRecord
+    ) -> NodeEnded:
         result = replace(
             planned(action),
             status=Status.SUCCESS,
-            version_published=made.version,
-            figures=DuplicatesFigures(pairs.figures, groups.counts),
+            version_published=record.result.version,
+            figures=DuplicatesFigures(pairs, record.counts),
         )
-        return NodeEnded(
-            result, stored_record(record), history_figures(record), versions={pin.uri: pin.version}
-        )
+        pin = action.work.table.pin
+        found, versions = record.history_figures(), {pin.uri: pin.version}
+        return NodeEnded(result, record.stored(), found, versions=versions)

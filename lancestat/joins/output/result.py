@@ -78,7 +78,7 @@ def update(
     return _of(writer).update(writer, schema, previous, removed, written)
 
 
-def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
+def discard(writer: OutputWriter) -> None:
     """Remove what was written and will not be committed, and log what cannot be removed."""
     _of(writer).discard(writer)
 

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from getpass import getuser
 from pathlib import Path
@@ -171,8 +172,21 @@ def scratch(
     made = "the scratch folder {} cannot be used"
     with held_folder(
         store, root, folder, application, options, made, clock, beat_every, settle_seconds
-    ):
-        yield store.uri(folder)
+    ) as draft:
+        yield draft.uri
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A folder that is being written: `folder` is its path below the root."""
+
+    folder: str
+    uri: str
+    removal: ExitStack
+
+    def finish(self) -> None:
+        """Let the folder stay."""
+        self.removal.pop_all()
 
 
 @contextmanager
@@ -186,8 +200,8 @@ def held_folder(
     clock: Callable[[], datetime],
     beat_every: timedelta = BEAT_EVERY,
     settle_seconds: float = _SETTLE_SECONDS,
-) -> Iterator[ExitStack]:
-    """Make a marked folder below the root with a heartbeat; yield what removes it in the end."""
+) -> Iterator[Draft]:
+    """Make a marked folder below the root with a heartbeat; it goes in the end if not finished."""
     has_failed = True
 
     def remove() -> None:
@@ -199,7 +213,7 @@ def held_folder(
             store.make(folder)
             store.write(f"{folder}/{MARKER}", encode(application, this_process(), clock()))
         with scratch_errors(root, options), beating(store, folder, clock, beat_every):
-            yield removal
+            yield Draft(folder, store.uri(folder), removal)
         has_failed = False
 
 

@@ -19,7 +19,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from lancestat import codec
 from lancestat.formats import count
 from lancestat.joins.scratch.folder import (
     MARKER,
+    Draft,
     held_folder,
     run_name,
     scratch_errors,
@@ -377,19 +378,6 @@ class StoredIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexDraft:
-    """An index that is being written; its `removal` is dropped once it is published."""
-
-    folder: str
-    uri: str
-    removal: ExitStack
-
-    def place(self, name: str) -> str:
-        """Return the URI of a dataset in the index."""
-        return f"{self.uri}/{name}.lance"
-
-
-@dataclass(frozen=True, slots=True)
 class IndexStore:
     """The indexes under one scratch root, which all workers reach."""
 
@@ -453,18 +441,16 @@ class IndexStore:
                 # The lease of the file ends with this process.
                 _log.warning("%s was not removed: %s", self._shown(path), error)
 
-    @contextmanager
-    def writing(self, key: str) -> Iterator[IndexDraft]:
+    def writing(self, key: str) -> AbstractContextManager[Draft]:
         """Make the folder of a new index; it is removed in the end unless it was published."""
-        storage, folder = self.storage, f"{FOLDER}/{key}/{run_name()}"
+        folder = f"{FOLDER}/{key}/{run_name()}"
         names = (self.root, folder, FOLDER, self.options, _UNUSABLE)
-        with held_folder(storage, *names, self.clock) as removal:
-            yield IndexDraft(folder, storage.uri(folder), removal)
+        return held_folder(self.storage, *names, self.clock)
 
-    def publish(self, draft: IndexDraft, manifest: IndexManifest) -> StoredIndex:
+    def publish(self, draft: Draft, manifest: IndexManifest) -> StoredIndex:
         """Make a draft the index of its key, and remove those that it takes the place of."""
         kept = self.update(StoredIndex(draft.folder, manifest), manifest)
-        draft.removal.pop_all()
+        draft.finish()
         for other in self.all_of(draft.folder.split("/")[1]):
             if other.age < kept.age:
                 self.remove(other.folder)

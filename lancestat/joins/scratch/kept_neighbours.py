@@ -13,14 +13,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat import codec
 from lancestat.errors import StaleBase
-from lancestat.joins.scratch.folder import held_folder, run_name, scratch_errors, utc_now
+from lancestat.joins.scratch.folder import Draft, held_folder, run_name, scratch_errors, utc_now
 from lancestat.joins.search.work import FragmentState
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.files import Storage, storage_at, store_options
@@ -153,15 +153,6 @@ class KeptNeighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class NeighboursDraft:
-    """A folder that is being written; its `removal` is dropped once it is finished."""
-
-    folder: str
-    uri: str
-    removal: ExitStack
-
-
-@dataclass(frozen=True, slots=True)
 class NeighbourStore:
     """The kept neighbours under one scratch root, which all workers reach."""
 
@@ -185,15 +176,13 @@ class NeighbourStore:
                 found.append(KeptNeighbours(storage.uri(folder), manifest, self.options))
         return found
 
-    @contextmanager
-    def writing(self, key: str) -> Iterator[NeighboursDraft]:
+    def writing(self, key: str) -> AbstractContextManager[Draft]:
         """Make a folder; it is removed in the end unless it was finished."""
-        storage, folder = self.storage, f"{NEIGHBOURS}/{key}/{run_name()}"
+        folder = f"{NEIGHBOURS}/{key}/{run_name()}"
         names = (self.root, folder, NEIGHBOURS, self.options, _UNUSABLE)
-        with held_folder(storage, *names, self.clock) as removal:
-            yield NeighboursDraft(folder, storage.uri(folder), removal)
+        return held_folder(self.storage, *names, self.clock)
 
-    def write_arrays(self, draft: NeighboursDraft, arrays: KeptArrays) -> PinnedVersion:
+    def write_arrays(self, draft: Draft, arrays: KeptArrays) -> PinnedVersion:
         import lance
         import pyarrow as pa
 
@@ -211,10 +200,10 @@ class NeighbourStore:
         pin = pin_of(dataset, uri)
         return PinnedVersion(pin.version, pin.manifest)
 
-    def finish(self, draft: NeighboursDraft, manifest: NeighboursManifest) -> None:
+    def finish(self, draft: Draft, manifest: NeighboursManifest) -> None:
         with scratch_errors(self.root, self.options, _UNUSABLE):
             self.storage.write(f"{draft.folder}/{NEIGHBOURS_MANIFEST}", codec.encode(manifest))
-        draft.removal.pop_all()
+        draft.finish()
 
 
 def decode_manifest(text: str) -> NeighboursManifest | None:

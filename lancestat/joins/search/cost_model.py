@@ -104,6 +104,13 @@ class Decision:
     kept: KeptIndex | None = None
     why_has_times: bool = False
 
+    @property
+    def duration(self) -> str:
+        seconds = self.seconds or 0.0
+        if seconds < 10:
+            return f"{seconds:.1f} s"
+        return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
+
 
 def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     """Choose the cheapest strategy that the request allows, for so many tasks at once.
@@ -145,7 +152,7 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         if _seconds(spark) <= patience:
             return replace(spark, why=few)
         why = f"few right rows, but {exact.pairs:,} pairs, which take Spark about "
-        return replace(exact, why=why + _duration_text(spark), why_has_times=True)
+        return replace(exact, why=why + spark.duration, why_has_times=True)
     if not request.is_approximate:
         return replace(exact, why=why)
     return _approximate(costs, size, exact)
@@ -195,7 +202,7 @@ def _approximate(costs: Costs, size: JoinSize, exact: Decision) -> Decision:
     best = min(others, key=_seconds, default=None)
     if best is None:
         return replace(exact, why="the right side is too small for IVF lists")
-    mine, theirs = _duration_text(exact), _duration_text(best)
+    mine, theirs = exact.duration, best.duration
     if _seconds(exact) <= _seconds(best):
         why = f"comparing every pair takes about {mine}, {best.strategy.value} about {theirs}"
         return replace(exact, why=why, why_has_times=True)
@@ -296,10 +303,3 @@ class Costs:
 
 def _seconds(decision: Decision) -> float:
     return decision.seconds or 0.0
-
-
-def _duration_text(decision: Decision) -> str:
-    seconds = _seconds(decision)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"

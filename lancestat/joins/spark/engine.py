@@ -22,13 +22,7 @@ from lancestat.joins.scratch.kept_neighbours import NeighbourStore
 from lancestat.joins.search.cost_model import JoinSize
 from lancestat.joins.search.distances import counted_ranks
 from lancestat.joins.search.groups import compared_key_types
-from lancestat.joins.search.work import (
-    JoinWork,
-    OutputNames,
-    SideSource,
-    VectorSide,
-    output_names,
-)
+from lancestat.joins.search.work import JoinWork, OutputNames, SideSource, VectorSide, output_names
 from lancestat.joins.spark.cells import grid
 from lancestat.joins.spark.ivf import IndexKeeper
 from lancestat.joins.spark.materialize import Materializer, output_schema
@@ -194,7 +188,7 @@ class SparkJoin:
         options = engine.options.of(work.output_uri)
         writer = output.begin(work.output_format, work.output_uri, engine.run_id, options)
         rollback = self.cleanup.enter_context(ExitStack())
-        rollback.callback(output.discard, writer, [])
+        rollback.callback(output.discard, writer)
         cores, rows = engine.jobs.cores, (len(left.all_rows), len(right.all_rows))
         has_nearest_by = has_nearest_by_join() and not is_connect(engine.spark)
         keeper = self._keeper(right, dimension)

@@ -584,7 +584,7 @@ class IndexKeeper:
         slots = self._slots(everything, 0)
         with self.store.writing(self.content.key) as draft:
             places = partial(self.places.places, slots)
-            built = writer.build(draft.place("rows"), nlist, places)
+            built = writer.build(f"{draft.uri}/rows.lance", nlist, places)
             if built is None:
                 return None
             index, written, excluded = built

@@ -35,6 +35,15 @@ class ProbedChunk:
     is_valid: NDArray[np.bool_]
     neighbours: Neighbours
 
+    def spread(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return positions and distances for every row, -1 and inf without a match."""
+        found, width = self.neighbours, self.neighbours.positions.shape[1]
+        positions = np.full((len(self.rows), max(1, width)), -1, np.int64)
+        distances = np.full(positions.shape, np.inf, np.float32)
+        positions[self.is_valid, :width] = found.positions
+        distances[self.is_valid, :width] = found.distances
+        return positions, distances
+
 
 # Reads columns of the rows of a side at ascending places: positions, or addresses.
 Fetch = Callable[[Any, NDArray[np.int64], tuple[str, ...]], pa.Table]
@@ -81,7 +90,7 @@ class Materializer:
         """Return the pairs of a chunk as they are kept, of which so many lines come before."""
         if self.keeper is None:
             return None
-        return self.keeper.pairs(chunk.rows, *_spread(chunk), lines)
+        return self.keeper.pairs(chunk.rows, *chunk.spread(), lines)
 
     def keep(self, pairs: Sequence[KeptPairs]) -> WrittenPairs | None:
         return None if self.keeper is None else self.keeper.write(KeptPairs.together(pairs))
@@ -99,7 +108,7 @@ class Materializer:
         return lines
 
     def _batches(self, chunk: ProbedChunk) -> Iterator[pa.RecordBatch]:
-        positions, distances = _spread(chunk)
+        positions, distances = chunk.spread()
         # Columns beyond the last neighbour of all are empty.
         lines = self.lines(np.count_nonzero(positions >= 0, axis=1))
         ends = np.cumsum(lines)
@@ -186,16 +195,6 @@ class Materializer:
             fetched = taken.rename_columns(names).cast(schema)
         index = pa.array(inverse - missing, mask=inverse < missing)
         return [column.take(index) for column in fetched.columns]
-
-
-def _spread(chunk: ProbedChunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return positions and distances for every row of the chunk, -1 and inf without a match."""
-    neighbours = chunk.neighbours
-    positions = np.full((len(chunk.rows), max(1, neighbours.positions.shape[1])), -1, np.int64)
-    distances = np.full(positions.shape, np.inf, np.float32)
-    positions[chunk.is_valid, : neighbours.positions.shape[1]] = neighbours.positions
-    distances[chunk.is_valid, : neighbours.positions.shape[1]] = neighbours.distances
-    return positions, distances
 
 
 def output_schema(left: Side, right: Side, names: OutputNames, kind: JoinKind) -> pa.Schema:

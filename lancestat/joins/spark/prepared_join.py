@@ -398,7 +398,7 @@ class PreparedJoin:
                 previous = increment.previous
                 self._output = output.update(writer, schema, previous, removed, written)
         except BaseException:
-            output.discard(writer, written)
+            output.discard(writer)
             raise
 
     @property

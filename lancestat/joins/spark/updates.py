@@ -19,11 +19,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.errors import StaleBase
+from lancestat.joins.scratch.folder import Draft
 from lancestat.joins.scratch.kept_neighbours import (
     PAIRS,
     KeptArrays,
     KeptNeighbours,
-    NeighboursDraft,
     NeighboursManifest,
     NeighbourStore,
     PinnedVersion,
@@ -339,7 +339,7 @@ class Keeping:
     """The neighbours that a join keeps: what it writes, and what the last result has."""
 
     store: NeighbourStore
-    draft: NeighboursDraft
+    draft: Draft
     work: JoinWork
     keeper: PairKeeper
     known: tuple[KeptNeighbours, ...]
@@ -348,7 +348,7 @@ class Keeping:
     def of(
         cls,
         store: NeighbourStore,
-        draft: NeighboursDraft,
+        draft: Draft,
         work: JoinWork,
         left: VectorSide,
         right: VectorSide,

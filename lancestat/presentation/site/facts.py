@@ -15,7 +15,7 @@ from lancestat.presentation.site.charts import Distribution, distribution
 from lancestat.presentation.site.text import NOTHING, ago, since
 from lancestat.report.duplicates import DuplicatesReport
 from lancestat.report.joins import JoinReport
-from lancestat.report.tables import TableReport, status_figures
+from lancestat.report.tables import TableFigures, TableReport
 from lancestat.spec.catalog import shown_uri, table_name_of
 from lancestat.spec.knn_join import Mode, Pairs, keys_text
 from lancestat.spec.model import (
@@ -42,7 +42,7 @@ def table_facts(report: TableReport, origins: Origins = NO_ORIGINS) -> list[Fact
     facts: list[Fact] = [*_place(report.spec)]
     status = report.status
     if status is not None:
-        figures = status_figures(status)
+        figures = TableFigures.of(status)
         facts += [
             ("Version", count(status.version)),
             ("Rows", figures.rows),

@@ -37,7 +37,7 @@ from lancestat.report.duplicates import DuplicatesReport
 from lancestat.report.gather import redacted_report
 from lancestat.report.joins import JoinReport
 from lancestat.report.site_folder import clear, clear_drafts, complete, is_free, put
-from lancestat.report.tables import TableReport, status_figures, verdict_words
+from lancestat.report.tables import TableFigures, TableReport, verdict_words
 from lancestat.report.values import Health, NodeReport, ProjectReport
 from lancestat.runs.actions import gone_words
 from lancestat.runs.result import NodeFailure, NodeResult, PastRun
@@ -345,7 +345,7 @@ def result_words(report: JoinReport | DuplicatesReport) -> str:
 
 
 def behind(status: TableStatus) -> Markup:
-    figures = status_figures(status)
+    figures = TableFigures.of(status)
     parts = [f"{figures.behind} behind"] if figures.behind else []
     parts += [f"{figures.changed} of rows"] if figures.changed else []
     parts += [Markup("of {}").format(ago(status.computed_at))] if status.computed_at else []

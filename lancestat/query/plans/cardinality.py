@@ -16,13 +16,7 @@ import pyarrow as pa
 
 from lancestat.lake.snapshot import Field
 from lancestat.query.plans.conditions import Passing, restrict
-from lancestat.query.plans.facts import (
-    ColumnFacts,
-    Facts,
-    Kept,
-    narrowed,
-    tuples,
-)
+from lancestat.query.plans.facts import ColumnFacts, Facts, Kept, narrowed, tuples
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.operators import Condition, Operator, OutputColumn
 from lancestat.query.plans.sampled import Mask, SampledRows

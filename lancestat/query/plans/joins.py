@@ -9,13 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from lancestat.query.plans.conditions import condition_share, range_share
-from lancestat.query.plans.facts import (
-    ColumnFacts,
-    Facts,
-    Kept,
-    narrowed,
-    tuples,
-)
+from lancestat.query.plans.facts import ColumnFacts, Facts, Kept, narrowed, tuples
 from lancestat.query.plans.frequencies import Frequencies, equal_pairs, of_pairs
 from lancestat.query.plans.operators import Condition
 from lancestat.query.plans.sampled import FEWEST, SampledRows, is_among

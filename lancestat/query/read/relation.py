@@ -317,7 +317,7 @@ def attach_views(
     reader: Reader = Reader.LANCESTAT,
     options: Mapping[str, str] | None = None,
 ) -> Attachment:
-    """Make a temporary view of each table that could be opened, under its name.
+    """Make a temporary view of each table that could be opened, under its name; log the others.
 
     Args:
         spark: A classic session.
@@ -343,6 +343,7 @@ def attach_views(
             raise
         except LancestatError as error:
             failed[name] = error
+            _log.warning("table '%s' is not attached: %s", name, error.message)
     relate(spark, list(relations.values()))
     return Attachment(tuple(relations), failed)
 

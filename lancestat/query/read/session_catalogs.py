@@ -17,6 +17,7 @@ from lancestat.lake.catalogs import client_of
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import version_at
 from lancestat.query.read.relation import (
+    Attachment,
     Relation,
     declared_relation,
     inner_of,
@@ -44,39 +45,38 @@ _SPARKS_OWN = ("spark_catalog", "system")
 
 def attach_catalogs(
     spark: SparkSession, declared: DeclaredTables, names: Collection[str]
-) -> dict[str, LancestatError | None]:
+) -> Attachment:
     """Make catalogs of a target catalogs of a session, without asking them for anything yet.
 
-    A catalog of that name in the session goes on answering, and declared tables in it are planned
-    with their statistics. An earlier attachment of the name is replaced.
+    Those that cannot be attached are logged. A catalog of that name in the session goes on
+    answering, and declared tables in it are planned with their statistics. An earlier attachment of
+    the name is replaced.
 
     Args:
         spark: A classic session.
         declared: Opens the project's tables.
         names: Catalogs of the project's target.
 
-    Returns:
-        None for each that is attached, else the error.
-
     Raises:
         RunError: the session cannot be used.
     """
     require_classic(spark)
-    attached: dict[str, LancestatError | None] = {}
+    attached: list[str] = []
+    failed: dict[str, LancestatError] = {}
     for name in names:
         if name.lower() in _SPARKS_OWN:
-            attached[name] = CatalogNotAttached(
+            failed[name] = CatalogNotAttached(
                 f"the catalog '{name}' cannot be attached: Spark has one of its own by that name",
                 hint="give the catalog another name in the target",
             )
             continue
         callback = _NamesCallback(spark, NamedTables(name, declared))
         relations, session = relation_classes(spark), spark._jsparkSession
-        attached[name] = None
         try:
             # Spark makes a catalog by the configuration of the active session.
             with active(spark):
                 relations.attachCatalog(session, name, callback, planning_callback(spark))
+            attached.append(name)
         except Exception as error:
             java = getattr(error, "java_exception", None)
             reason = str(java.getMessage() if java is not None else error)
@@ -84,8 +84,10 @@ def attach_catalogs(
                 f"the session's catalog '{name}' cannot be attached: {reason}",
                 hint=f"check spark.sql.catalog.{name} of the session",
             )
-            attached[name] = declared.spec.redactor.error(refused, Audience.PERSON)
-    return attached
+            failed[name] = declared.spec.redactor.error(refused, Audience.PERSON)
+    for failure in failed.values():
+        _log.warning("%s", failure.message)
+    return Attachment((), catalogs=tuple(attached), failed_catalogs=failed)
 
 
 def detach(spark: SparkSession, catalogs: Collection[str], views: Collection[str]) -> None:

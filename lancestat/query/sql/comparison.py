@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lancestat.formats import StringEnum, count
 from lancestat.query.sql.explain import analyzed
 from lancestat.query.sql.explanation import Execution, Operator, PlanExplanation
-from lancestat.query.sql.statement import (
-    NO_CONTEXT,
-    QueryContext,
-    QueryText,
-    explain_failure,
-)
+from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, QueryText, explain_failure
 from lancestat.query.table import CBO, ENABLED, ESTIMATES, OWN_SPARK_PREFIX, PUSHDOWN, SPARK_PREFIX
 
 if TYPE_CHECKING:

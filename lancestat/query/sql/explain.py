@@ -32,12 +32,7 @@ from lancestat.query.sql.explanation import (
     PlanExplanation,
     ScanLine,
 )
-from lancestat.query.sql.statement import (
-    NO_CONTEXT,
-    QueryContext,
-    QueryText,
-    explain_failure,
-)
+from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, QueryText, explain_failure
 from lancestat.spark.compiler import nearest_by_extension, relation_classes
 from lancestat.spark.session import active, require_classic
 from lancestat.spark.versions import has_nearest_by_join

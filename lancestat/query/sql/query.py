@@ -80,6 +80,9 @@ class Shape:
         return [self.parts[0].decode(item) for item in value]
 
 
+_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})
+
+
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
     """A column; `type` is Spark's catalog string, `shape` says how values are to be read."""
@@ -87,6 +90,10 @@ class ResultColumn:
     name: str
     type: str
     shape: Shape
+
+    @property
+    def is_number(self) -> bool:
+        return self.shape.kind in _NUMBERS
 
 
 def exact_column(column: Column, type: DataType, *, local_time: bool) -> Column:

@@ -58,6 +58,11 @@ class KnownTable:
     rows: int
     first_read: Callable[[Collection[str]], int]
 
+    def adding(self, change: Change, columns: tuple[str, ...], usage: Usage) -> Proposal:
+        roles = {role: usage.roles[role] for role in Role if usage.roles[role]}
+        name, read = self.spec.name, self.first_read(columns)
+        return Proposal(name, change, columns, usage.queries, roles, usage.q_error, read)
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -217,17 +222,11 @@ def _used(workload: Workload, table: KnownTable) -> Iterator[tuple[tuple[str, ..
             yield columns, usage
 
 
-def _adding(table: KnownTable, change: Change, columns: tuple[str, ...], usage: Usage) -> Proposal:
-    roles = {role: usage.roles[role] for role in Role if usage.roles[role]}
-    name, read = table.spec.name, table.first_read(columns)
-    return Proposal(name, change, columns, usage.queries, roles, usage.q_error, read)
-
-
 def _columns(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
     """Yield columns without statistics that queries join, group or filter by."""
     for columns, usage in _used(workload, table):
         if len(columns) == 1 and columns[0] not in table.wanted:
-            yield _adding(table, Change.COLUMN, columns, usage)
+            yield table.adding(Change.COLUMN, columns, usage)
 
 
 def _histograms(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
@@ -247,7 +246,7 @@ def _histograms(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
     for usage in ranges.values():
         most.add(0, {}, usage.q_error)
     names = {name for (name,) in ranges}
-    proposal = _adding(table, Change.HISTOGRAM, tuple(sorted(names)), most)
+    proposal = table.adding(Change.HISTOGRAM, tuple(sorted(names)), most)
     yield replace(proposal, size_bytes=table.first_read(table.ranged & (table.wanted | names)))
 
 
@@ -274,7 +273,7 @@ def _keys(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
     found = {*_identified(workload, table)} - {*map(frozenset, table.spec.keys)}
     for columns, usage in _used(workload, table):
         if frozenset(columns) in found:
-            yield _adding(table, Change.KEY, columns, usage)
+            yield table.adding(Change.KEY, columns, usage)
 
 
 def _groups(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
@@ -287,7 +286,7 @@ def _groups(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
         if group in declared or is_unique or not 1 < len(columns) <= _MOST_COLUMNS:
             continue
         if any(usage.roles[role] for role in _BY_VALUE):
-            yield _adding(table, Change.GROUP, columns, usage)
+            yield table.adding(Change.GROUP, columns, usage)
 
 
 def _references(
@@ -316,7 +315,7 @@ def _references(
         is_to_fewer = (join.table, own) in identified and table.rows >= other.rows
         is_same = all(table.types.get(a) == other.types.get(b) for a, b in pairs)
         if is_to_key and is_same and not is_to_fewer and (name, frozenset(pairs)) not in declared:
-            proposal = _adding(table, Change.REFERENCE, join.columns, usage)
+            proposal = table.adding(Change.REFERENCE, join.columns, usage)
             is_counted = own in joint or (len(own) == 1 and own <= table.wanted)
             read = 0 if is_counted else proposal.size_bytes
             yield replace(proposal, size_bytes=read, other=name, other_columns=join.other_columns)
@@ -329,7 +328,7 @@ def _common_values(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
         is_wanted = len(columns) == 1 and usage.roles[Role.EQUALITY] > 0
         is_covered = kept is not None and kept.covers(columns)
         if is_wanted and not is_covered and frozenset(columns) not in table.identifying:
-            yield _adding(table, Change.COMMON_VALUES, columns, usage)
+            yield table.adding(Change.COMMON_VALUES, columns, usage)
 
 
 def _unused(workload: Workload, table: KnownTable) -> Iterator[Proposal]:

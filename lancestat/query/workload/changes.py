@@ -163,7 +163,7 @@ def _apply(text: SpecText, index: int, proposal: Proposal) -> None:
         case Change.UNUSED:
             _remove_column(text, index, *proposal.columns)
         case Change.HISTOGRAM:
-            if text.entry(index, ["histogram"]) is None:
+            if text.value(index, ["histogram"]) is None:
                 text.add_key(index, [], "histogram", True)
             else:
                 text.replace(index, ["histogram"], True)
@@ -183,14 +183,14 @@ def _apply(text: SpecText, index: int, proposal: Proposal) -> None:
 
 
 def _add_item(text: SpecText, index: int, key: str, item: Value) -> None:
-    if text.entry(index, [key]) is None:
+    if text.value(index, [key]) is None:
         text.add_key(index, [], key, [item])
     else:
         text.append(index, [key], [item])
 
 
 def _add_common_values(text: SpecText, index: int, name: str) -> None:
-    if text.entry(index, ["common_values"]) is None:
+    if text.value(index, ["common_values"]) is None:
         text.add_key(index, [], "common_values", {"columns": [name]})
     else:
         text.append(index, ["common_values", "columns"], [name])
@@ -198,10 +198,10 @@ def _add_common_values(text: SpecText, index: int, name: str) -> None:
 
 def _add_column(text: SpecText, index: int, name: str) -> None:
     """Take a column out of what is excluded, or put it beside those that are listed."""
-    columns = text.entry(index, ["columns"])
+    columns = text.value(index, ["columns"])
     if columns is None:
         raise CannotEditError("lists no columns")
-    if isinstance(columns.value, yaml.SequenceNode):
+    if isinstance(columns, yaml.SequenceNode):
         text.append(index, ["columns"], [name])
         return
     if name in text.scalars(index, ["columns", "exclude"]):
@@ -209,23 +209,23 @@ def _add_column(text: SpecText, index: int, name: str) -> None:
             raise CannotEditError(f"excludes '{name}' alone; remove 'exclude'")
         text.remove(index, ["columns", "exclude"], frozenset([name]))
         return
-    if text.entry(index, ["columns", "include"]) is None:
+    if text.value(index, ["columns", "include"]) is None:
         raise CannotEditError("lists no columns by name")
     text.append(index, ["columns", "include"], [name])
 
 
 def _remove_column(text: SpecText, index: int, name: str) -> None:
     """Take a column out of those that are listed, or exclude it."""
-    columns = text.entry(index, ["columns"])
+    columns = text.value(index, ["columns"])
     if columns is None:
         text.add_key(index, [], "columns", {"exclude": [name]})
-    elif isinstance(columns.value, yaml.SequenceNode):
+    elif isinstance(columns, yaml.SequenceNode):
         text.remove(index, ["columns"], frozenset([name]))
-    elif isinstance(columns.value, yaml.ScalarNode):
+    elif isinstance(columns, yaml.ScalarNode):
         text.replace(index, ["columns"], {"exclude": [name]})
     elif name in text.scalars(index, ["columns", "include"]):
         text.remove(index, ["columns", "include"], frozenset([name]))
-    elif text.entry(index, ["columns", "exclude"]) is not None:
+    elif text.value(index, ["columns", "exclude"]) is not None:
         text.append(index, ["columns", "exclude"], [name])
     else:
         text.add_key(index, ["columns"], "exclude", [name])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import yaml
 
@@ -51,14 +50,6 @@ _WORDS_OF_YAML_1_1 = frozenset({"y", "n", "yes", "no", "on", "off"})
 _C_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A key of a mapping with its value, as they stand in a text."""
-
-    key: yaml.ScalarNode
-    value: yaml.Node
-
-
 class SpecText:
     """The text of one spec file, changed by one edit after the other."""
 
@@ -72,10 +63,10 @@ class SpecText:
         Raises:
             CannotEditError: It is an alias, or no mapping.
         """
-        entry = self._tables()
-        if entry is None or not isinstance(entry.value, yaml.SequenceNode):
+        value = self._tables()
+        if not isinstance(value, yaml.SequenceNode):
             raise CannotEditError("has no list of tables of its own")
-        item = entry.value.value[index]
+        item = value.value[index]
         if not isinstance(item, yaml.MappingNode) or self._is_shared(item):
             raise CannotEditError("writes the table for others too, behind an anchor or an alias")
         return item
@@ -90,9 +81,9 @@ class SpecText:
             self._parsed = self.text, root
         return root
 
-    def _tables(self) -> Entry | None:
+    def _tables(self) -> yaml.Node | None:
         root = self._root()
-        return entry_of(root, "tables") if isinstance(root, yaml.MappingNode) else None
+        return value_of(root, "tables") if isinstance(root, yaml.MappingNode) else None
 
     def _is_shared(self, node: yaml.Node) -> bool:
         """Whether a node stands in the document more than once, by an alias."""
@@ -111,23 +102,22 @@ class SpecText:
 
     def names(self) -> list[str | None]:
         """Return the names of the tables in their order, None for one that has none itself."""
-        entry = self._tables()
+        value = self._tables()
         names: list[str | None] = []
-        for item in entry.value.value if entry is not None else ():
-            name = entry_of(item, "name") if isinstance(item, yaml.MappingNode) else None
-            names.append(None if name is None else str(name.value.value))
+        for item in value.value if value is not None else ():
+            name = value_of(item, "name") if isinstance(item, yaml.MappingNode) else None
+            names.append(None if name is None else str(name.value))
         return names
 
     def add_table(self, entries: Sequence[tuple[str, str]]) -> None:
         """Add a table at the end of `tables`, of keys and values as they are to be written."""
-        listed = self._tables()
+        tables = self._tables()
         root = self._root()
-        if listed is None:
+        if tables is None:
             if not isinstance(root, yaml.MappingNode) or root.flow_style:
                 raise CannotEditError("has no place for tables")
             self._insert(len(self.text.rstrip()), f"\n\ntables:{_item(entries, '  ')}")
             return
-        tables = listed.value
         is_list = isinstance(tables, yaml.SequenceNode) and not tables.flow_style
         if not is_list or self._is_shared(tables):
             raise CannotEditError("has no list of tables of its own, line by line")
@@ -138,8 +128,8 @@ class SpecText:
     def source(self, line: int) -> dict[str, yaml.Node]:
         """Return the keys of the source that begins in a line, counted from 1."""
         root = self._root()
-        entry = entry_of(root, "sources") if isinstance(root, yaml.MappingNode) else None
-        for item in entry.value.value if entry is not None else ():
+        value = value_of(root, "sources") if isinstance(root, yaml.MappingNode) else None
+        for item in value.value if value is not None else ():
             if isinstance(item, yaml.MappingNode) and item.start_mark.line == line - 1:
                 return self._keys(item)
         raise CannotEditError("does not have the source as it stands")
@@ -173,13 +163,12 @@ class SpecText:
 
     def scalars(self, index: int, path: Sequence[str]) -> list[str]:
         """Return the scalars of a list that a table has, none where it has no such list."""
-        entry = self.entry(index, path)
-        listed = entry.value if entry is not None else None
+        listed = self.value(index, path)
         if not isinstance(listed, yaml.SequenceNode):
             return []
         return [item.value for item in listed.value if isinstance(item, yaml.ScalarNode)]
 
-    def entry(self, index: int, path: Sequence[str]) -> Entry | None:
+    def value(self, index: int, path: Sequence[str]) -> yaml.Node | None:
         """Return what a table has under a path of keys, None where it has nothing.
 
         Raises:
@@ -190,22 +179,21 @@ class SpecText:
         for key in path:
             if not isinstance(mapping, yaml.MappingNode):
                 return None
-            found = entry_of(mapping, key)
+            found = value_of(mapping, key)
             if found is None:
-                if entry_of(mapping, "<<") is not None:
+                if value_of(mapping, "<<") is not None:
                     raise CannotEditError("merges other mappings into the table")
                 return None
-            if self._is_shared(found.value):
+            if self._is_shared(found):
                 raise CannotEditError(
                     f"writes '{key}' for others too, behind an anchor or an alias"
                 )
-            mapping = found.value
+            mapping = found
         return found
 
     def add_key(self, index: int, path: Sequence[str], key: str, value: Value) -> None:
         """Add a key to a table, or to a mapping in it, after those that it has."""
-        at = self.entry(index, path) if path else None
-        mapping = self.table(index) if at is None else at.value
+        mapping = (self.value(index, path) if path else None) or self.table(index)
         if not isinstance(mapping, yaml.MappingNode) or not mapping.value:
             raise CannotEditError("has no mapping there")
         first, last = mapping.value[0][0], mapping.value[-1]
@@ -217,10 +205,9 @@ class SpecText:
 
     def append(self, index: int, path: Sequence[str], items: Sequence[Value]) -> None:
         """Append items to a list, in the style that it is written in."""
-        entry = self.entry(index, path)
-        if entry is None or not isinstance(entry.value, yaml.SequenceNode):
+        listed = self.value(index, path)
+        if not isinstance(listed, yaml.SequenceNode):
             raise CannotEditError("has no list there")
-        listed = entry.value
         if listed.flow_style:
             texts = ", ".join(map(flow, items))
             is_empty = not listed.value
@@ -234,10 +221,10 @@ class SpecText:
 
     def replace(self, index: int, path: Sequence[str], value: Value) -> None:
         """Put a value in place of a scalar."""
-        entry = self.entry(index, path)
-        if entry is None or not isinstance(entry.value, yaml.ScalarNode):
+        old = self.value(index, path)
+        if not isinstance(old, yaml.ScalarNode):
             raise CannotEditError("has no single value there")
-        start, end = _start(entry.value), _end(entry.value)
+        start, end = _start(old), _end(old)
         self.text = self.text[:start] + flow(value) + self.text[end:]
 
     def remove(self, index: int, path: Sequence[str], names: frozenset[str]) -> None:
@@ -247,17 +234,17 @@ class SpecText:
             CannotEditError: One is not written there, or no item would be left.
         """
         for name in sorted(names):
-            entry = self.entry(index, path)
-            listed = entry.value.value if entry is not None else []
+            value = self.value(index, path)
+            listed = value.value if value is not None else []
             places = [
                 place
                 for place, item in enumerate(listed)
                 if isinstance(item, yaml.ScalarNode) and item.value == name
             ]
-            is_listed = entry is not None and len(places) == 1 and len(listed) > 1
-            if entry is None or not isinstance(entry.value, yaml.SequenceNode) or not is_listed:
+            is_listed = len(places) == 1 and len(listed) > 1
+            if not isinstance(value, yaml.SequenceNode) or not is_listed:
                 raise CannotEditError(f"does not list '{name}' once, beside others")
-            self._remove_item(entry.value, places[0])
+            self._remove_item(value, places[0])
 
     def _remove_item(self, listed: yaml.CollectionNode, place: int) -> None:
         item = listed.value[place]
@@ -331,12 +318,11 @@ def _item(entries: Sequence[tuple[str, str]], indent: str) -> str:
     return f"\n{indent}- " + f"\n{indent}  ".join(lines)
 
 
-def entry_of(mapping: yaml.MappingNode, key: str) -> Entry | None:
-    """Return a key that is written in a mapping, with its value."""
-    for name, value in mapping.value:
-        if isinstance(name, yaml.ScalarNode) and name.value == key:
-            return Entry(name, value)
-    return None
+def value_of(mapping: yaml.MappingNode, key: str) -> yaml.Node | None:
+    """Return the value of a key that is written in a mapping, None where it has none."""
+    entries: list[tuple[yaml.Node, yaml.Node]] = mapping.value
+    named = (v for name, v in entries if isinstance(name, yaml.ScalarNode) and name.value == key)
+    return next(named, None)
 
 
 def _start(node: yaml.Node) -> int:

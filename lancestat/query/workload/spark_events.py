@@ -1,8 +1,7 @@
 """Spark's events to a workload: queries, their plans, and the rows that operators gave.
 
-Queries that sessions have recorded are events of their own. A log is read line by line. Of an
-event nothing is kept but what `plans` takes from it, and of a query nothing once it has been
-counted.
+Queries that sessions have recorded are events of their own. A log is read line by line. Of an event
+nothing is kept but what `plans` takes from it, and of a query nothing once it has been counted.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from lancestat.arguments import check, check_whole, is_number
 from lancestat.errors import LakeError, LancestatError, NoQueryLog
 from lancestat.formats import visible
 from lancestat.lake.fingerprint import ByteEstimator, field_key
@@ -80,7 +81,7 @@ def _identifying(assessment: TableAssessment) -> Iterator[frozenset[str]]:
             yield names
 
 
-def logs_of(paths: Iterable[str | Path], target: Target) -> list[Path]:
+def _logs_of(paths: Iterable[str | Path], target: Target) -> list[Path]:
     """Return the logs to read: those that are named, or the one that sessions write.
 
     Raises:
@@ -104,11 +105,14 @@ def logs_of(paths: Iterable[str | Path], target: Target) -> list[Path]:
 
 
 def advise(
-    observer: Observer, logs: Sequence[Path], *, min_queries: int, min_q_error: float
+    observer: Observer, paths: Iterable[str | Path], min_queries: int, min_q_error: float
 ) -> Advice:
     """Return what the queries in logs ask of the declarations; see `Project.advise`."""
+    check_whole("min_queries", min_queries, 1)
+    is_factor = is_number(min_q_error) and min_q_error >= 1
+    check("min_q_error", min_q_error, is_factor, "a number, 1 or more")
     tables = observer.spec.tables
-    reader = read_workload(logs)
+    reader = read_workload(_logs_of(paths, observer.spec.target))
     scanned = reader.workload.tables
     known, failed = known_tables(observer, tables)
     # Tables of catalogs have been located; others cannot be opened.

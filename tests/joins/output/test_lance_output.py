@@ -263,7 +263,7 @@ def test_concurrent_appends_never_repeat_rows(uri: str) -> None:
             try:
                 return output.update(writers[number], SCHEMA, previous, NO_LINES, written[number])
             except StaleBase:
-                output.discard(writers[number], written[number])
+                output.discard(writers[number])
                 return None
 
         with ThreadPoolExecutor(3) as pool:
@@ -336,7 +336,7 @@ def test_unreported_files_of_a_failed_job_are_removed(uri: str) -> None:
     before = files_below(Path(uri))
     writer = output.begin(LANCE, uri, "run", {})
     write(writer, [rows(3, 5)], [rows(5, 6)])
-    output.discard(writer, [])
+    output.discard(writer)
     assert files_below(Path(uri)) == before
     assert now(uri) == state
 
@@ -352,9 +352,9 @@ def test_files_of_unused_attempts_are_removed(uri: str) -> None:
 
 def test_a_dataset_created_meanwhile_keeps_none_of_the_files(uri: str) -> None:
     writer = output.begin(LANCE, uri, "run", {})
-    written = write(writer, [rows(0, 3)])
+    write(writer, [rows(0, 3)])
     lance.write_dataset(pa.table({"x": [1]}), uri)
-    output.discard(writer, written)
+    output.discard(writer)
     assert len(data_files(uri)) == 1
     assert lance.dataset(uri).to_table() == pa.table({"x": [1]})
 
@@ -476,9 +476,9 @@ def test_results_are_written_to_an_object_store(object_store: ObjectStore) -> No
 
     assert output.current(LANCE, uri, options) is None
     writer = output.begin(LANCE, uri, "run", options)
-    dropped = write(writer, [rows(0, 3)])
+    write(writer, [rows(0, 3)])
     assert output.current(LANCE, uri, options) is None
-    output.discard(writer, dropped)
+    output.discard(writer)
     assert objects() == []
     put(LANCE, uri, [rows(0, 3)], [rows(3, 5)], options=options)
     state = output.current(LANCE, uri, options)

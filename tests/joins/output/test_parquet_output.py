@@ -304,7 +304,7 @@ def test_a_writer_killed_at_any_step_leaves_a_whole_result(
     assert exit_code == 0
     assert outcomes == sorted(outcomes), "new from some step on"
     assert outcomes.count(False) > 10
-    output.discard(output.begin(PARQUET, str(path), "run", {}), [])
+    output.discard(output.begin(PARQUET, str(path), "run", {}))
     assert len(names(path) - OWN) == 2, "the result and the one before"
 
 

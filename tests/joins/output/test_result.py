@@ -245,7 +245,7 @@ def test_rows_are_appended_only_to_their_base_result(
     with pytest.raises(StaleBase) as caught:
         output.update(writer, SCHEMA, previous, NO_LINES, written)
     assert caught.value.code == "LS569"
-    output.discard(writer, written)
+    output.discard(writer)
     if change != "gone":
         expected = {"replaced": table(rows(0, 2, "b")), "appended": table(rows(0, 5))}
         assert seen(form, uri) == expected[change]
@@ -261,15 +261,16 @@ def test_rows_of_other_columns_are_not_appended(form: OutputFormat, uri: str) ->
 
 def test_discarded_files_are_removed(form: OutputFormat, uri: str, tmp_path: Path) -> None:
     writer = output.begin(form, uri, "run", {})
-    written = write(writer, [rows(0, 3)], [rows(3, 5)])
+    write(writer, [rows(0, 3)], [rows(3, 5)])
     assert files_below(tmp_path)
-    output.discard(writer, written)
+    output.discard(writer)
     assert {Path(path).name for path in files_below(tmp_path)} <= {"lancestat.json", "lock"}
     assert not Path(uri).exists()
     state = put(form, uri, [rows(0, 3)])
     before = files_below(tmp_path)
     writer = output.begin(form, uri, "run", {})
-    output.discard(writer, write(writer, [rows(0, 3)]))
+    write(writer, [rows(0, 3)])
+    output.discard(writer)
     assert files_below(tmp_path) == before
     assert output.current(form, uri, {}) == state
 
@@ -279,7 +280,7 @@ def test_committed_files_are_not_discarded(form: OutputFormat, uri: str) -> None
     writer = output.begin(form, uri, "run", {})
     written = write(writer, [rows(0, 3)])
     output.replace(writer, SCHEMA, written)
-    output.discard(writer, written)
+    output.discard(writer)
     assert seen(form, uri) == table(rows(0, 3))
 
 
@@ -358,7 +359,7 @@ def test_an_output_created_meanwhile_is_refused(form: OutputFormat, uri: str) ->
     with pytest.raises(RunError) as caught:
         output.replace(writer, SCHEMA, written)
     assert caught.value.code == "LS570"
-    output.discard(writer, written)
+    output.discard(writer)
     if form is OutputFormat.LANCE:
         assert lance.dataset(uri).to_table() == pa.table({"x": [1]})
     else:
@@ -483,7 +484,7 @@ def test_a_result_that_was_changed_since_is_refused_and_untouched(
     ):
         with pytest.raises(RunError, match="something else has changed since"):
             action()
-    output.discard(running, written)
+    output.discard(running)
     assert "something else has changed since" in refusal(form, uri).message
 
 

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.joins.record import JoinGroups
-from lancestat.joins.search.cost_model import (
-    JoinSize,
-    Strategy,
-    choose,
-    estimated_nprobes,
-)
+from lancestat.joins.search.cost_model import JoinSize, Strategy, choose, estimated_nprobes
 from lancestat.joins.search.work import JoinRequest, SelfPairs
 from lancestat.spec.knn_join import MOST_PAIRS
 

@@ -23,15 +23,7 @@ from lancestat.report.joins import JoinReport
 from lancestat.report.tables import FragmentReport, TableReport
 from lancestat.report.values import Health, NodeReport, ProjectReport
 from lancestat.runs.result import NodeResult, PastRun, Status
-from lancestat.spec.model import (
-    KnnJoin,
-    KnnSide,
-    Policy,
-    ProjectSpec,
-    StaleBounds,
-    Table,
-    Target,
-)
+from lancestat.spec.model import KnnJoin, KnnSide, Policy, ProjectSpec, StaleBounds, Table, Target
 from lancestat.tables.statistics.column_statistics import Histogram, HistogramBin
 from lancestat.tables.table_status import TableStatus
 from lancestat.tables.wire import PublishedColumn

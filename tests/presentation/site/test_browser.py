@@ -14,7 +14,7 @@ from lancestat.presentation.site.pages import build_site
 from lancestat.report.tables import TableReport
 from lancestat.tables.wire import PublishedColumn
 from tests.examples import sample
-from tests.presentation.site.browser import Scheme, launched, visit
+from tests.presentation.site.browser import Scheme, Visitor, launched, visit
 from tests.presentation.site.conftest import YAML
 from tests.presentation.site.poison import PAYLOADS, poisoned
 from tests.presentation.site.reports import (
@@ -67,30 +67,35 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_site(report, spec_of(report, root), root / "site").page.parent
 
 
-def test_every_kind_of_page_is_reached_by_clicking(browser: Browser, site: Path) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("index.html")
-        expect(page.get_by_role("heading", level=1)).to_have_text("2 nodes need attention")
-        page.get_by_role("link", name="orders", exact=True).first.click()
-        assert visitor.path == "tables/orders.html"
-        expect(page.get_by_role("heading", level=1)).to_have_text("orders")
-        page.get_by_role("link", name="similar_parts").click()
-        assert visitor.path == "joins/similar_parts.html"
-        page.get_by_role("link", name="part", exact=True).click()
-        assert visitor.path == "tables/part.html"
-        expect(page.get_by_text("LS201").first).to_be_visible()
-        page.get_by_role("link", name="Graph").click()
-        assert visitor.path == "graph.html"
-        page.locator("svg a", has_text="similar_parts").click()
-        assert visitor.path == "joins/similar_parts.html"
-        page.get_by_role("link", name="Runs").click()
-        assert visitor.path == "runs.html"
-        page.get_by_role("link", name="shop").click()
-        assert visitor.path == "index.html"
-        page.get_by_role("link", name="2026-03-12").click()
-        assert page.url.endswith("runs.html#run-3")
-        expect(page.locator("#run-3 table")).to_be_visible()
-        expect(page.locator("#run-2 table")).to_be_hidden()
+@pytest.fixture
+def visitor(browser: Browser, site: Path) -> Iterator[Visitor]:
+    with visit(browser, site) as visiting:
+        yield visiting
+
+
+def test_every_kind_of_page_is_reached_by_clicking(visitor: Visitor) -> None:
+    page = visitor.open("index.html")
+    expect(page.get_by_role("heading", level=1)).to_have_text("2 nodes need attention")
+    page.get_by_role("link", name="orders", exact=True).first.click()
+    assert visitor.path == "tables/orders.html"
+    expect(page.get_by_role("heading", level=1)).to_have_text("orders")
+    page.get_by_role("link", name="similar_parts").click()
+    assert visitor.path == "joins/similar_parts.html"
+    page.get_by_role("link", name="part", exact=True).click()
+    assert visitor.path == "tables/part.html"
+    expect(page.get_by_text("LS201").first).to_be_visible()
+    page.get_by_role("link", name="Graph").click()
+    assert visitor.path == "graph.html"
+    page.locator("svg a", has_text="similar_parts").click()
+    assert visitor.path == "joins/similar_parts.html"
+    page.get_by_role("link", name="Runs").click()
+    assert visitor.path == "runs.html"
+    page.get_by_role("link", name="shop").click()
+    assert visitor.path == "index.html"
+    page.get_by_role("link", name="2026-03-12").click()
+    assert page.url.endswith("runs.html#run-3")
+    expect(page.locator("#run-3 table")).to_be_visible()
+    expect(page.locator("#run-2 table")).to_be_hidden()
 
 
 @pytest.mark.parametrize("width", sample([PHONE, DESKTOP], 1))
@@ -106,64 +111,59 @@ def test_no_page_is_wider_than_its_window(width: int, browser: Browser, site: Pa
                 assert visitor.overflow <= 0, (name, scheme)
 
 
-def test_charts_are_drawn_by_the_library_when_they_come_into_view(
-    browser: Browser, site: Path
-) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("tables/orders.html")
-        page.get_by_role("link", name="Distribution of o_totalprice").click()
-        figure = page.locator("figure", has_text="o_totalprice")
-        expect(figure.locator(".uplot canvas")).to_be_visible()
-        canvas = figure.locator(".u-over")
-        canvas.hover()
-        expect(figure.locator(".u-legend")).to_contain_text(" to ")
-        figure.get_by_text("As a table").click()
-        expect(figure.get_by_role("cell", name="857.71")).to_be_visible()
-        page.get_by_role("heading", name="History").scroll_into_view_if_needed()
-        expect(page.locator("[data-history] canvas")).to_be_visible()
-        expect(page.locator(".plot:has(canvas)")).to_have_count(4)
+def test_charts_are_drawn_by_the_library_when_they_come_into_view(visitor: Visitor) -> None:
+    page = visitor.open("tables/orders.html")
+    page.get_by_role("link", name="Distribution of o_totalprice").click()
+    figure = page.locator("figure", has_text="o_totalprice")
+    expect(figure.locator(".uplot canvas")).to_be_visible()
+    canvas = figure.locator(".u-over")
+    canvas.hover()
+    expect(figure.locator(".u-legend")).to_contain_text(" to ")
+    figure.get_by_text("As a table").click()
+    expect(figure.get_by_role("cell", name="857.71")).to_be_visible()
+    page.get_by_role("heading", name="History").scroll_into_view_if_needed()
+    expect(page.locator("[data-history] canvas")).to_be_visible()
+    expect(page.locator(".plot:has(canvas)")).to_have_count(4)
 
 
-def test_distances_and_runs_of_a_join_are_drawn(browser: Browser, site: Path) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("joins/similar_parts.html")
-        figure = page.locator("figure", has_text="Rank 10")
-        figure.scroll_into_view_if_needed()
-        figure.locator(".u-over").hover()
-        expect(figure.locator(".u-legend")).to_contain_text(" to ")
-        figure.get_by_text("As a table").click()
-        shown = figure.locator("details").get_by_role("cell", name="900", exact=True)
-        expect(shown).to_be_visible()
-        line = page.locator("figure", has_text="Recall")
-        line.scroll_into_view_if_needed()
-        line.locator(".u-over").hover()
-        expect(line.locator(".u-legend")).to_contain_text("0.96")
-        expect(line.locator(".u-legend")).to_contain_text("asked0.95")
-        page.locator("figure", has_text="Time taken").scroll_into_view_if_needed()
-        expect(page.locator(".plot:has(canvas)")).to_have_count(9)
-        page.get_by_text("As a table").last.click()
-        last = page.get_by_role("region", name="Last runs")
-        expect(last.get_by_role("row")).to_have_count(4)
-        expect(last.get_by_role("cell", name="0.960")).to_be_visible()
-        table = page.get_by_role("region", name="Distances by rank")
-        expect(table.get_by_role("row")).to_have_count(6)
+def test_distances_and_runs_of_a_join_are_drawn(visitor: Visitor) -> None:
+    page = visitor.open("joins/similar_parts.html")
+    figure = page.locator("figure", has_text="Rank 10")
+    figure.scroll_into_view_if_needed()
+    figure.locator(".u-over").hover()
+    expect(figure.locator(".u-legend")).to_contain_text(" to ")
+    figure.get_by_text("As a table").click()
+    shown = figure.locator("details").get_by_role("cell", name="900", exact=True)
+    expect(shown).to_be_visible()
+    line = page.locator("figure", has_text="Recall")
+    line.scroll_into_view_if_needed()
+    line.locator(".u-over").hover()
+    expect(line.locator(".u-legend")).to_contain_text("0.96")
+    expect(line.locator(".u-legend")).to_contain_text("asked0.95")
+    page.locator("figure", has_text="Time taken").scroll_into_view_if_needed()
+    expect(page.locator(".plot:has(canvas)")).to_have_count(9)
+    page.get_by_text("As a table").last.click()
+    last = page.get_by_role("region", name="Last runs")
+    expect(last.get_by_role("row")).to_have_count(4)
+    expect(last.get_by_role("cell", name="0.960")).to_be_visible()
+    table = page.get_by_role("region", name="Distances by rank")
+    expect(table.get_by_role("row")).to_have_count(6)
 
 
-def test_legends_have_values_also_where_nothing_is_pointed_at(browser: Browser, site: Path) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("tables/orders.html")
-        chart = page.locator("[data-history]")
-        chart.scroll_into_view_if_needed()
-        legend = chart.locator(".u-legend")
-        expect(legend).to_contain_text("fragments17")
-        expect(legend).to_contain_text("version18")
-        chart.locator(".u-over").hover(position={"x": 2, "y": 2})
-        expect(legend).to_contain_text("fragments14")
-        page.mouse.move(0, 0)
-        expect(legend).to_contain_text("fragments17")
-        shape = page.locator("[data-distribution]").first
-        shape.scroll_into_view_if_needed()
-        expect(shape.locator(".u-legend")).to_have_text(re.compile(r"values.+ to .+rows\d"))
+def test_legends_have_values_also_where_nothing_is_pointed_at(visitor: Visitor) -> None:
+    page = visitor.open("tables/orders.html")
+    chart = page.locator("[data-history]")
+    chart.scroll_into_view_if_needed()
+    legend = chart.locator(".u-legend")
+    expect(legend).to_contain_text("fragments17")
+    expect(legend).to_contain_text("version18")
+    chart.locator(".u-over").hover(position={"x": 2, "y": 2})
+    expect(legend).to_contain_text("fragments14")
+    page.mouse.move(0, 0)
+    expect(legend).to_contain_text("fragments17")
+    shape = page.locator("[data-distribution]").first
+    shape.scroll_into_view_if_needed()
+    expect(shape.locator(".u-legend")).to_have_text(re.compile(r"values.+ to .+rows\d"))
 
 
 def test_ages_are_those_of_the_moment_at_which_a_page_is_looked_at(
@@ -183,12 +183,11 @@ def test_ages_are_those_of_the_moment_at_which_a_page_is_looked_at(
         expect(page.locator("time[data-age=since]").first).to_have_text("2026-03-14 02:30 UTC")
 
 
-def test_the_code_of_a_failure_leads_to_what_it_means(browser: Browser, site: Path) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("tables/part.html")
-        page.get_by_role("link", name="LS201").first.click()
-        assert visitor.path == "errors.html"
-        expect(page.get_by_role("heading", name="LS201")).to_be_in_viewport()
+def test_the_code_of_a_failure_leads_to_what_it_means(visitor: Visitor) -> None:
+    page = visitor.open("tables/part.html")
+    page.get_by_role("link", name="LS201").first.click()
+    assert visitor.path == "errors.html"
+    expect(page.get_by_role("heading", name="LS201")).to_be_in_viewport()
 
 
 def test_the_line_of_the_asked_recall_has_a_name_without_scripts(
@@ -202,44 +201,40 @@ def test_the_line_of_the_asked_recall_has_a_name_without_scripts(
             expect(figure.locator(".plot svg path")).to_be_visible()
 
 
-def test_a_chart_follows_the_width_of_the_window(browser: Browser, site: Path) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("tables/orders.html")
-        chart = page.locator("[data-history]")
-        chart.scroll_into_view_if_needed()
-        expect(chart.locator("canvas")).to_be_visible()
-        page.set_viewport_size({"width": PHONE, "height": 844})
-        expect(chart.locator(".uplot")).to_have_css("width", f"{PHONE - 2 * (16 + 12 + 1)}px")
-        assert visitor.overflow <= 0
+def test_a_chart_follows_the_width_of_the_window(visitor: Visitor) -> None:
+    page = visitor.open("tables/orders.html")
+    chart = page.locator("[data-history]")
+    chart.scroll_into_view_if_needed()
+    expect(chart.locator("canvas")).to_be_visible()
+    page.set_viewport_size({"width": PHONE, "height": 844})
+    expect(chart.locator(".uplot")).to_have_css("width", f"{PHONE - 2 * (16 + 12 + 1)}px")
+    assert visitor.overflow <= 0
 
 
-def test_search_finds_names_columns_and_owners_with_the_keyboard(
-    browser: Browser, site: Path
-) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("tables/orders.html")
-        page.keyboard.press("/")
-        box = page.get_by_role("combobox")
-        expect(box).to_be_focused()
-        page.keyboard.type("similar")
-        options = page.get_by_role("option")
-        expect(options).to_have_count(1)
-        expect(options.first).to_have_attribute("aria-selected", "true")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/joins/similar_parts.html")
-        page.keyboard.press("/")
-        page.keyboard.type("o_clerk")
-        expect(options.first).to_contain_text("column o_clerk")
-        page.keyboard.press("ArrowDown")
-        expect(options.nth(1)).to_have_attribute("aria-selected", "true")
-        page.keyboard.press("Escape")
-        expect(page.get_by_role("listbox")).to_be_hidden()
-        expect(box).not_to_be_focused()
-        box.fill("no such thing")
-        expect(page.get_by_role("listbox")).to_have_text("Nothing found")
-        box.fill("t1")
-        options.first.click()
-        page.wait_for_url("**/tables/t1.html")
+def test_search_finds_names_columns_and_owners_with_the_keyboard(visitor: Visitor) -> None:
+    page = visitor.open("tables/orders.html")
+    page.keyboard.press("/")
+    box = page.get_by_role("combobox")
+    expect(box).to_be_focused()
+    page.keyboard.type("similar")
+    options = page.get_by_role("option")
+    expect(options).to_have_count(1)
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/joins/similar_parts.html")
+    page.keyboard.press("/")
+    page.keyboard.type("o_clerk")
+    expect(options.first).to_contain_text("column o_clerk")
+    page.keyboard.press("ArrowDown")
+    expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("listbox")).to_be_hidden()
+    expect(box).not_to_be_focused()
+    box.fill("no such thing")
+    expect(page.get_by_role("listbox")).to_have_text("Nothing found")
+    box.fill("t1")
+    options.first.click()
+    page.wait_for_url("**/tables/t1.html")
 
 
 def test_the_theme_follows_the_system_until_it_is_switched(browser: Browser, site: Path) -> None:
@@ -259,30 +254,28 @@ def test_the_theme_follows_the_system_until_it_is_switched(browser: Browser, sit
         expect(page.locator("[data-history] canvas")).to_have_count(1)
 
 
-def test_pages_can_be_used_with_the_keyboard_alone(browser: Browser, site: Path) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("index.html")
-        page.keyboard.press("Tab")
-        skip = page.get_by_role("link", name="Skip to content")
-        expect(skip).to_be_focused()
-        expect(skip).to_be_in_viewport()
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("main")).to_be_focused()
-        page.keyboard.press("Tab")
-        focused = page.locator(":focus")
-        expect(focused).to_have_text("part")
-        assert focused.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/tables/part.html")
+def test_pages_can_be_used_with_the_keyboard_alone(visitor: Visitor) -> None:
+    page = visitor.open("index.html")
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    focused = page.locator(":focus")
+    expect(focused).to_have_text("part")
+    assert focused.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tables/part.html")
 
 
-def test_long_tables_are_filtered(browser: Browser, site: Path) -> None:
-    with visit(browser, site) as visitor:
-        page = visitor.open("index.html")
-        page.get_by_label("Filter 45 tables").fill("customer")
-        rows = page.locator("table[data-filter=tables] tbody tr:visible")
-        expect(rows).to_have_count(1)
-        expect(rows).to_contain_text("customer")
+def test_long_tables_are_filtered(visitor: Visitor) -> None:
+    page = visitor.open("index.html")
+    page.get_by_label("Filter 45 tables").fill("customer")
+    rows = page.locator("table[data-filter=tables] tbody tr:visible")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("customer")
 
 
 def test_a_long_list_is_folded_and_searchable(browser: Browser, tmp_path: Path) -> None:

@@ -12,11 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.tables.statistics.kernel import Request, reduce_batches
-from lancestat.tables.statistics.key_proof import (
-    MOST_HASHES,
-    KeyProof,
-    merge_key_proofs,
-)
+from lancestat.tables.statistics.key_proof import MOST_HASHES, KeyProof, merge_key_proofs
 
 NAMES = ("a", "b")
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.string())])
