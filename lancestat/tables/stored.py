@@ -36,7 +36,8 @@ class TableRecord:
     of partials of groups, and of those with common values or of keys. `keys` says what is known of
     declared keys, and `size_bytes` is that of the data files. `manifest` identifies the manifest of
     `version` (`lake.snapshot.Pin`), and `rows_changed_at` is when its rows last changed, None where
-    that was not looked up.
+    that was not looked up. `fold` is how many fragments with consecutive ids have their partials
+    together, 1 where some are still to be folded.
     """
 
     table: str
@@ -58,6 +59,7 @@ class TableRecord:
     kept: Mapping[str, str] = field(default_factory=dict)
     size_bytes: int = 0
     rows_changed_at: Instant | None = None
+    fold: int = 1
 
     def describes(self, pin: Pin) -> bool:
         """Whether the statistics were made for the very version that a pin names."""
