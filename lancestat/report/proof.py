@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -175,12 +175,13 @@ class _Prover:
         if wanted is None:
             return {}
         needed = tables.assess(wanted)
-        changes = tables.changes(needed)
-        try:
-            return self._read(read_missing(needed, changes, self.in_process_bytes))
-        except PartialsGoneError:
-            changes = replace(changes, index=NOTHING_STORED)
-            return self._read(read_missing(needed, changes, self.in_process_bytes))
+        for _ in range(2):
+            # Between the two, a run may fold what the index had.
+            with suppress(PartialsGoneError):
+                changes = tables.changes(needed)
+                return self._read(read_missing(needed, changes, self.in_process_bytes))
+        changes = replace(tables.changes(needed), index=NOTHING_STORED)
+        return self._read(read_missing(needed, changes, self.in_process_bytes))
 
     def _read(self, action: TableAction) -> Mapping[frozenset[str], Known]:
         workspace = TableWorkspace(self.context, action, self.scan)

@@ -429,6 +429,7 @@ class TableRunner:
         if isinstance(action, Skip):
             return self._tidied(action)
         result, fragments, rows, size_bytes = planned(action), 0, 0, 0
+        uses_stored = True
         for attempt in range(1, MAX_ATTEMPTS + 1):
             rows_by_fragment = {scan.fragment_id: scan.rows for scan in action.scans}
             fragments += len(rows_by_fragment)
@@ -446,7 +447,9 @@ class TableRunner:
                     return _table_ended(result, action, done)
                 again = self._planned_again(action)
             except PartialsGoneError:
-                again = self._planned_again(action, uses_stored=False)
+                # Another run may have folded them. What cannot be decoded is lost again.
+                again = self._planned_again(action, uses_stored=uses_stored)
+                uses_stored = False
             except REPLACED as error:
                 _log.info("'%s' is planned again: %s", action.node, error.message)
                 again = self._planned_again(action)

@@ -203,6 +203,20 @@ def test_folding_keeps_what_a_refresh_carries_over_a_compaction(
     check(world)
 
 
+def test_a_plan_goes_on_with_what_another_run_has_folded(world: Bounded) -> None:
+    assert world.run().status == "success"
+    lance.write_dataset(orders(64, 8), str(world.path), mode="append", max_rows_per_file=2)
+    world.budget = budget(16)
+    early = world.plan()
+    assert world.run().status == "success"
+    lance.write_dataset(orders(72, 2), str(world.path), mode="append")
+    world.reads.clear()
+    [node] = world.execute(early).nodes
+    assert node.status == "success"
+    assert sorted(fragment for _, fragment, _ in world.reads) == [32, 33, 34, 35, 36]
+    check(world)
+
+
 def test_a_smaller_budget_folds_what_was_folded_before(world: Bounded) -> None:
     world.budget = budget(16)
     assert world.run().status == "success"
