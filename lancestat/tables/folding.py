@@ -46,9 +46,7 @@ def fold_to_fit(
     }
     demands = [(table.fragments, weight(frozenset(table.needs))) for table in tables.values()]
     demands += [
-        (record.fragments, weight(frozenset((*record.columns, *record.special_keys))))
-        for name, record in records.items()
-        if name not in tables
+        (record.fragments, record.weight) for name, record in records.items() if name not in tables
     ]
     most = max((_most(fragments) for fragments, _ in demands), default=1)
     fold = 1

@@ -17,6 +17,9 @@ from lancestat.state.values import (
     StoredRecord,
     SummaryBlock,
     TableSummary,
+    partial_key,
+    quantile_key,
+    weight,
 )
 from lancestat.tables.relations import KeyResult
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode
@@ -60,6 +63,16 @@ class TableRecord:
     size_bytes: int = 0
     rows_changed_at: Instant | None = None
     fold: int = 1
+
+    @property
+    def weight(self) -> int:
+        """How many partials with nothing beyond take as much as those of one fragment."""
+        own = [key for key in map(partial_key, self.special_keys) if not key.is_joint]
+        histograms = len(self.histograms) - sum(key.quantiles for key in own)
+        # Of other columns, keys that weigh as much.
+        others = range(len(self.columns) - len(own))
+        keys = (quantile_key(str(n)) if n < histograms else str(n) for n in others)
+        return weight(frozenset((*self.special_keys, *keys)))
 
     def describes(self, pin: Pin) -> bool:
         """Whether the statistics were made for the very version that a pin names."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -16,7 +17,7 @@ import lancestat.tables.analyze
 import lancestat.tables.folding
 from lancestat.errors import Location, StateTooSmall, StateUnreachable
 from lancestat.runs.actions import Blocked, Plan, Skip
-from lancestat.spec.model import Policy, Refresh, Target
+from lancestat.spec.model import CommonValues, Policy, Refresh, Target
 from lancestat.state.values import table_identity, weight
 from lancestat.tables.action import FoldPartials, ReadFragments, TableAction, TableVersion
 from lancestat.tables.analyze import ProcessScanner, Scanned
@@ -282,6 +283,38 @@ def test_tables_that_a_run_leaves_out_share_the_budget(tmp_path: Path) -> None:
         [action] = write_project(tmp_path, *tables, target=bounded).plan("b").actions
         assert isinstance(action, TableAction)
         assert (fragments, action.table.fold) == (fragments, fold)
+
+
+COMMON = CommonValues(limit=100)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {},
+        {"histogram": True},
+        {"histogram": True, "common_values": COMMON},
+        {"histogram": True, "keys": (("o_id",),), "groups": (("o_id", "o_status"),)},
+        {"common_values": COMMON, "keys": (("o_id", "o_total"),)},
+    ],
+)
+def test_all_that_is_stored_of_a_table_weighs_as_much_whether_it_is_read_or_not(
+    world: Bounded, declared: Mapping[str, Any]
+) -> None:
+    for name, value in declared.items():
+        setattr(world, name, value)
+    action = world.action()
+    assert isinstance(action, TableAction)
+    each = 32 * weight(frozenset(action.table.needs)) * PARTIAL_BYTES
+    assert world.run().status == "success"
+    [record] = table_records(world.state).values()
+    for less, stages in ((0, ()), (1, (FoldPartials(2),))):
+        planned, records = {"orders": world.action()}, {"orders": record}
+        skipped = fold_to_fit(planned, each - less, HERE, records)["orders"]
+        assert skipped.stages == stages
+        beside = fold_to_fit({"other": action}, 2 * each - less, HERE, records)["other"]
+        assert isinstance(beside, TableAction)
+        assert beside.table.fold == 1 + less
 
 
 def test_a_compaction_that_takes_sums_apart_keeps_what_is_known(world: Bounded) -> None:
