@@ -252,7 +252,7 @@ def driven(
     index = state.partial_index("huge") if before else NOTHING_STORED
     action = decide(assessment, background(now, before, index, *effects))
     if budget is not None:
-        action = fold_to_fit({"huge": action}, budget, None)["huge"]
+        action = fold_to_fit({"huge": action}, budget, None, {})["huge"]
     assert isinstance(action, TableAction)
     context = SimpleNamespace(state=state, stored=Counter(), clock=lambda: now.committed_at)
     work = TableWorkspace(cast("Any", context), action, played)
@@ -280,7 +280,7 @@ def played(node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Sca
     from itertools import groupby
 
     from lancestat.state.partials import group_width
-    from lancestat.tables.analyze import PARTIALS_PER_JOB, Scanned, jobs
+    from lancestat.tables.analyze import Scanned, jobs
 
     pool = encoded_partials()
     width = group_width({group.fragment_id for group in table.groups})
@@ -298,7 +298,7 @@ def played(node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Sca
             for number, group in groups
         ]
 
-    for scans in jobs(stage.scans, PARTIALS_PER_JOB * table.fold):
+    for scans in jobs(stage.scans, fold=table.fold):
         yield Scanned(together(scans, table.fold), together(scans, width))
 
 

@@ -70,7 +70,7 @@ def run_due(
         due = tuple(
             action
             for action in planned.actions
-            if is_pending(action) and action.node not in waiting
+            if (is_pending(action) or action.stages) and action.node not in waiting
         )
         nodes = execute(replace(planned, actions=due)).nodes if due else ()
     except LancestatError as error:

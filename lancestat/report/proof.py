@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError
@@ -49,7 +50,7 @@ from lancestat.state.store import LanceState
 from lancestat.tables.action import ReadFragments, ReusePartials, TableAction
 from lancestat.tables.expectations import CheckResult, CheckVerdict, Known, is_within, judge
 from lancestat.tables.judgement import TableAssessment
-from lancestat.tables.node import TableObserver
+from lancestat.tables.node import TableObserver, assess_table
 from lancestat.tables.planner import NOTHING_STORED, read_missing
 from lancestat.tables.run import PartialsGoneError, ScanTable, TableWorkspace, table_runner
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL
@@ -91,7 +92,7 @@ def prove(
     errors: dict[str, LancestatError] = {}
     with ExitStack() as stack:
         stack.enter_context(events.with_warnings())
-        runner = stack.enter_context(table_runner(context))
+        runner = stack.enter_context(table_runner(context, partial(assess_table, observer)))
         stack.enter_context(spark)
         prover = _Prover(context, observed, runner.scan, in_process)
         for table in tables_of(observed.nodes):
@@ -173,12 +174,13 @@ class _Prover:
         if wanted is None:
             return {}
         needed = tables.assess(wanted)
-        changes = tables.changes(needed)
-        try:
-            return self._read(read_missing(needed, changes, self.in_process_bytes))
-        except PartialsGoneError:
-            changes = replace(changes, index=NOTHING_STORED)
-            return self._read(read_missing(needed, changes, self.in_process_bytes))
+        for _ in range(2):
+            # Between the two, a run may fold what the index had.
+            with suppress(PartialsGoneError):
+                changes = tables.changes(needed)
+                return self._read(read_missing(needed, changes, self.in_process_bytes))
+        changes = replace(tables.changes(needed), index=NOTHING_STORED)
+        return self._read(read_missing(needed, changes, self.in_process_bytes))
 
     def _read(self, action: TableAction) -> Mapping[frozenset[str], Known]:
         workspace = TableWorkspace(self.context, action, self.scan)

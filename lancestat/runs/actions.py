@@ -247,17 +247,20 @@ class Dependent(NodeAction):
 
 @dataclass(frozen=True, slots=True)
 class Skip(NodeAction):
-    """Nothing to do. `kind` is the node's kind, and the figures are of that kind."""
+    """Nothing to do. `kind` is the node's kind, and the figures are of that kind.
+
+    `stages` are those that tidy up what the state has of the node.
+    """
 
     verb: ClassVar[Verb] = "skip"
     dependencies: ClassVar[tuple[str, ...]] = ()
     error: ClassVar[None] = None
-    stages: ClassVar[tuple[()]] = ()
     node: str
     reasons: tuple[Reason, ...]
     figures: Figures | NodeFigures | None
     notes: tuple[str, ...] = ()
     kind: str = "table"
+    stages: tuple[Stage, ...] = ()
 
     __repr__ = action_summary
 

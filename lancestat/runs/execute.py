@@ -250,7 +250,7 @@ class RunRecorder:
     def _is_idle(self, plan: Plan) -> bool:
         """Whether there is nothing to remember."""
         actions = plan.actions
-        if any(action.verb != "skip" for action in actions):
+        if any(action.verb != "skip" or action.stages for action in actions):
             return False
         known = self.state.digests()
         if any(known.get(action.node) != self.digests[action.node] for action in actions):
@@ -346,7 +346,7 @@ class Scheduler:
             Cancelled: it was stopped; nothing is published of it.
         """
         match action:
-            case Skip():
+            case Skip(stages=()):
                 return NodeEnded(replace(planned(action), status=Status.SUCCESS))
             case Blocked():
                 raise action.error

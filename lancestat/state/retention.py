@@ -34,21 +34,22 @@ def expired_rows(
 
     These are rows whose fields newer rows hold of all their fingerprints, rows with malformed
     fingerprints, and of those with a fingerprint that is not live all but the newest: as many as
-    are live, but at least 64. What several live fingerprints have together counts where each was
-    stored before: it was folded. `fields_of` is called only for rows that share a fingerprint.
+    there are of live ones, but at least 64. What several live fingerprints have together counts
+    where each was stored before: it was folded. `fields_of` is called only for rows that share a
+    fingerprint.
     """
-    superseded_kept = max(SUPERSEDED_KEPT, len(live))
     duplicates = _duplicates(rows, live, fields_of)
-    dropped: list[int] = []
+    dropped, superseded = list[int](), list[int]()
+    live_rows = 0
     for number, joined in rows:
         fingerprints = split_fingerprints(joined)
         if number in duplicates or not fingerprints:
             dropped.append(number)
-        elif not live.issuperset(fingerprints):
-            superseded_kept -= 1
-            if superseded_kept < 0:
-                dropped.append(number)
-    return dropped
+        elif live.issuperset(fingerprints):
+            live_rows += 1
+        else:
+            superseded.append(number)
+    return dropped + superseded[max(SUPERSEDED_KEPT, live_rows) :]
 
 
 def _duplicates(

@@ -109,6 +109,18 @@ class PublishStatistics(Stage):
         return f"in {carrier.place}" if carrier.commits else f"in {carrier.place} alone"
 
 
+@dataclass(frozen=True, slots=True)
+class FoldPartials(Stage):
+    """Fold the stored partials of a table that is skipped: those of up to `fold` fragments."""
+
+    name: ClassVar[str] = "fold"
+    fold: int
+
+    @property
+    def words(self) -> str:
+        return f"stored partials of up to {count(self.fold, 'fragment')} into one"
+
+
 TableStage = ReusePartials | ReadFragments | MergePartials | RestampStatistics | PublishStatistics
 
 
@@ -185,6 +197,11 @@ class TableAction(NodeAction):
     def reading(self) -> ReadFragments | None:
         """The stage that reads fragments, None where nothing has to be read."""
         return next((stage for stage in self.stages if isinstance(stage, ReadFragments)), None)
+
+    @property
+    def reusing(self) -> ReusePartials | None:
+        """The stage that fetches what is stored, None where nothing of use is."""
+        return next((stage for stage in self.stages if isinstance(stage, ReusePartials)), None)
 
     @property
     def scans(self) -> tuple[Scan, ...]:

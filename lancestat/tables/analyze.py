@@ -166,24 +166,30 @@ def _pieces(run: Sequence[ScanRange]) -> Iterator[WorkItem]:
 
 
 def jobs(
-    scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB, most_bytes: int | None = None
+    scans: Sequence[Scan],
+    limit: int = PARTIALS_PER_JOB,
+    most_bytes: int | None = None,
+    fold: int = 1,
 ) -> Iterator[Sequence[Scan]]:
     """Yield consecutive scans that have at most `limit` partials together, but at least one scan.
 
-    A partial with quantiles counts as the several that it is as large as.
+    A partial with quantiles counts as the several that it is as large as. Tasks return the partials
+    of `fold` small fragments as one, and those of others one by one.
 
     The driver holds a job's results; this bounds them for tables of any size. Where `most_bytes`
     is given, a job reads no more than that, but for a single scan.
     """
-    start = count = size_bytes = 0
+    start = size_bytes = 0
+    count = 0.0
     for index, scan in enumerate(scans):
-        is_full = count + weight(scan.fields) > limit or (
+        returned = weight(scan.fields) / (fold if scan.rows <= _SMALL_ROWS else 1)
+        is_full = count + returned > limit or (
             most_bytes is not None and size_bytes + scan.size_bytes > most_bytes
         )
         if count and is_full:
             yield scans[start:index]
             start, count, size_bytes = index, 0, 0
-        count += weight(scan.fields)
+        count += returned
         size_bytes += scan.size_bytes
     if start < len(scans):
         yield scans[start:]
@@ -412,8 +418,9 @@ def scan_table(
     """
     progress = ScanProgress(on_progress)
     width = group_width({group.fragment_id for group in table.groups})
-    for scans in jobs(all_scans, PARTIALS_PER_JOB * table.fold, bytes_per_job):
+    for scans in jobs(all_scans, PARTIALS_PER_JOB, bytes_per_job, table.fold):
         items = split(scans, cores)
+        alone = _repeated(table, scans)
         task = ScanTask(
             pin=table.pin,
             columns=table.needs,
@@ -422,7 +429,7 @@ def scan_table(
             keeps_hashes=table.rows <= MOST_HASHES,
             width=max(width, table.fold),
             fold=table.fold,
-            alone=_repeated(table, scans),
+            alone=alone,
         )
         parts = Counter(part.scan for item in items for part in item)
         description = f"lancestat: {node}: {len(scans)} scans in {len(items)} tasks"
@@ -431,35 +438,65 @@ def scan_table(
             for read in run(task, items, progress.listener(scans, parts), description):
                 done.append(read)
         except (Exception, KeyboardInterrupt):
-            yield _assemble(scans, parts, done)
+            yield _assemble(scans, parts, done, table.fold, alone)
             raise
         read_parts = sum(len(read.parts) for read in done)
         assert read_parts == parts.total(), "a job that succeeds has read all ranges"
-        yield _assemble(scans, parts, done)
+        yield _assemble(scans, parts, done, table.fold, alone)
 
 
 def _assemble(
-    scans: Sequence[Scan], parts: Mapping[int, int], done: Sequence[ReadRanges]
+    scans: Sequence[Scan],
+    parts: Mapping[int, int],
+    done: Sequence[ReadRanges],
+    fold: int,
+    alone: Container[int],
 ) -> Scanned:
-    """Return the partials of the scans all of whose ranges are done."""
-    stored: list[ScanPartials] = []
-    merged: list[ScanPartials] = []
+    """Return the partials of the scans all of whose ranges are done, folded but for those alone."""
+    read_together: list[Together] = []
     by_scan: dict[int, list[Mapping[str, bytes]]] = defaultdict(list)
     for read in done:
         for places, partials in read.stored:
             if len(places) > 1:
-                stored.append((tuple(scans[index] for index in places), partials))
+                read_together.append((places, partials))
             else:
                 by_scan[places[0]].append(partials)
-        merged += ((tuple(scans[index] for index in places), one) for places, one in read.merged)
-    are_merged = {index for read in done for places, _ in read.merged for index in places}
-    for index, ranges in sorted(by_scan.items()):
-        if len(ranges) == parts[index]:
-            whole = {key: _whole(key, ranges) for key in scans[index].fields}
-            stored.append(((scans[index],), whole))
-            if index not in are_merged:
-                merged.append(((scans[index],), whole))
-    return Scanned(stored, merged)
+    read_together += (
+        ((index,), {key: _whole(key, ranges) for key in scans[index].fields})
+        for index, ranges in sorted(by_scan.items())
+        if len(ranges) == parts[index]
+    )
+    stored = _folded(scans, read_together, fold, alone)
+    merged = [piece for read in done for piece in read.merged]
+    are_merged = {index for places, _ in merged for index in places}
+    rest = [piece for piece in read_together if are_merged.isdisjoint(piece[0])]
+    merged += stored if len(rest) == len(read_together) else rest
+    return Scanned(_of_scans(scans, stored), _of_scans(scans, merged))
+
+
+def _of_scans(scans: Sequence[Scan], pieces: Iterable[Together]) -> list[ScanPartials]:
+    return [(tuple(scans[index] for index in places), partials) for places, partials in pieces]
+
+
+def _folded(
+    scans: Sequence[Scan], pieces: Sequence[Together], fold: int, alone: Container[int]
+) -> list[Together]:
+    """Merge pieces of the same columns whose fragments are in one range of `fold` ids."""
+    if fold == 1:
+        return list(pieces)
+    ranges: dict[object, list[Together]] = defaultdict(list)
+    for piece in pieces:
+        first = piece[0][0]
+        scan = scans[first]
+        place = (scan.fragment_id // fold, scan.fields, first if first in alone else None)
+        ranges[place].append(piece)
+    return [
+        (
+            tuple(chain.from_iterable(places for places, _ in some)),
+            {key: _whole(key, [partials for _, partials in some]) for key in some[0][1]},
+        )
+        for some in ranges.values()
+    ]
 
 
 def _repeated(table: TableVersion, scans: Sequence[Scan]) -> frozenset[int]:

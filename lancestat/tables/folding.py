@@ -14,11 +14,11 @@ from itertools import chain
 
 from lancestat.errors import Location, StateTooSmall
 from lancestat.formats import count, size
-from lancestat.runs.actions import Action, Blocked, Figures, Skip
+from lancestat.runs.actions import Action, Blocked, Skip
 from lancestat.state.partials import MOST_GROUPS
 from lancestat.state.store import LanceState
 from lancestat.state.values import StoredPartials, weight
-from lancestat.tables.action import TableAction, TableVersion
+from lancestat.tables.action import FoldPartials, TableAction, TableVersion
 from lancestat.tables.coverage import Fingerprints, Reuse
 from lancestat.tables.statistics.partial import encode
 from lancestat.tables.stored import TableRecord, read_partials
@@ -32,18 +32,21 @@ def fold_to_fit(
     planned: Mapping[str, Action],
     budget: int,
     location: Location | None,
-    others: Iterable[TableRecord] = (),
+    records: Mapping[str, TableRecord],
 ) -> Mapping[str, Action]:
     """Return the actions of a plan, so that the partials of all tables fit a number of bytes.
 
-    `location` is where the budget is declared, and `others` are the records of tables that are not
-    planned. As many fragments of each table are folded as of every other. Tables that are to be
-    read are blocked where even groups of their summaries, of which there are 512, do not fit.
+    `location` is where the budget is declared, and `records` has those of the target's tables by
+    name, of planned ones and others. As many fragments of each table are folded as of every other,
+    of tables that are skipped as stored partials. Tables that are to be read are blocked where even
+    groups of their summaries, of which there are 512, do not fit.
     """
-    demands = [demand for action in planned.values() if (demand := _demand(action))]
+    tables = {
+        name: action.table for name, action in planned.items() if isinstance(action, TableAction)
+    }
+    demands = [(table.fragments, weight(frozenset(table.needs))) for table in tables.values()]
     demands += [
-        (record.fragments, weight(frozenset((*record.columns, *record.special_keys))))
-        for record in others
+        (record.fragments, record.weight) for name, record in records.items() if name not in tables
     ]
     most = max((_most(fragments) for fragments, _ in demands), default=1)
     fold = 1
@@ -63,22 +66,7 @@ def fold_to_fit(
             else action
             for name, action in planned.items()
         }
-    return {
-        name: _folded(action, min(fold, _most(action.table.fragments)))
-        if isinstance(action, TableAction)
-        else action
-        for name, action in planned.items()
-    }
-
-
-def _demand(action: Action) -> tuple[int, int] | None:
-    """Return the fragments of a table, and the weight of the partials that each needs."""
-    match action:
-        case TableAction(table=table):
-            return table.fragments, weight(frozenset(table.needs))
-        case Skip(figures=Figures() as figures):
-            return figures.fragments_total, figures.columns
-    return None
+    return {name: _folded(action, fold, records.get(name)) for name, action in planned.items()}
 
 
 def _most(fragments: int) -> int:
@@ -93,18 +81,31 @@ def _bytes(demands: Iterable[tuple[int, int]], fold: int) -> int:
     )
 
 
-def _folded(action: TableAction, fold: int) -> TableAction:
-    if fold == 1:
-        return action
-    notes = action.notes
-    if action.reading:
-        each = action.table.size_bytes // max(1, action.table.fragments)
-        note = (
-            f"the state_budget folds partials of up to {count(fold, 'fragment')}: when rows of one "
-            f"change, all of them are read again, about {size(each * fold)}"
-        )
-        notes = (*notes, note)
-    return replace(action, table=replace(action.table, fold=fold), notes=notes)
+def _folded(action: Action, fold: int, record: TableRecord | None) -> Action:
+    match action:
+        case TableAction():
+            fold = min(fold, _most(action.table.fragments))
+            if fold == 1:
+                return action
+            notes = action.notes
+            if action.reading:
+                notes = (*notes, _note("partials", fold, action.table))
+            return replace(action, table=replace(action.table, fold=fold), notes=notes)
+        case Skip() if record is not None:
+            fold = min(fold, _most(record.fragments))
+            if fold <= record.fold:
+                return action
+            notes = (*action.notes, _note("stored partials", fold, record))
+            return replace(action, stages=(FoldPartials(fold),), notes=notes)
+    return action
+
+
+def _note(what: str, fold: int, table: TableVersion | TableRecord) -> str:
+    each = table.size_bytes // max(1, table.fragments)
+    return (
+        f"the state_budget folds {what} of up to {count(fold, 'fragment')}: when rows of one "
+        f"change, all of them are read again, about {size(each * fold)}"
+    )
 
 
 # Partials that one run folds at most, so that none takes long, and those that are read at once.
@@ -115,23 +116,27 @@ _FOLDED_AT_ONCE = 8_192
 _Rows = tuple[list[Fingerprints], frozenset[str]]
 
 
-def fold_stored(state: LanceState, table: TableVersion, reuse: Sequence[Reuse]) -> None:
-    """Fold stored partials of fragments that a run found unchanged, the oldest first.
+def fold_stored(state: LanceState, table: TableVersion, stored: Sequence[Reuse]) -> bool:
+    """Fold stored partials of a table's fragments, the oldest first.
 
-    The newest range of fragments is left as it is: more are likely to come. What was folded expires
-    at the end of the run.
+    What was folded expires at the end of the run.
+
+    Returns:
+        Whether all is folded; else later runs go on from there.
     """
     left, some, count = _MOST_FOLDED, list[_Rows](), 0
-    for rows in _to_fold(table, reuse):
+    ranges = _to_fold(table, stored)
+    for rows in ranges:
         some.append(rows)
         count += len(rows[0]) * weight(rows[1])
         if count >= min(left, _FOLDED_AT_ONCE):
             _fold(state, table.identity, some)
             left, some, count = left - count, [], 0
             if left <= 0:
-                return
+                return next(ranges, None) is None
     if some:
         _fold(state, table.identity, some)
+    return True
 
 
 def _fold(state: LanceState, table: str, groups: Sequence[_Rows]) -> None:
@@ -160,21 +165,22 @@ def _fold(state: LanceState, table: str, groups: Sequence[_Rows]) -> None:
     )
 
 
-def _to_fold(table: TableVersion, reuse: Sequence[Reuse]) -> Iterator[_Rows]:
+def _to_fold(table: TableVersion, stored: Sequence[Reuse]) -> Iterator[_Rows]:
     """Yield what is stored of each range of fragments in several rows, oldest first."""
     counts = Counter(group.fingerprint for group in table.groups)
-    place = {group.fingerprint: group.fragment_id // table.fold for group in table.groups}
-    newest = max(place.values(), default=0)
+    # Content that several fragments have is stored by itself.
+    groups = [group for group in table.groups if counts[group.fingerprint] == 1]
+    place = {group.fingerprint: group.fragment_id // table.fold for group in groups}
     fragments: Counter[tuple[int, frozenset[str]]] = Counter(
-        (group.fragment_id // table.fold, group.fields) for group in table.groups
+        (group.fragment_id // table.fold, group.fields) for group in groups
     )
     rows: dict[tuple[int, frozenset[str]], list[Fingerprints]] = defaultdict(list)
-    for item in reuse:
-        places = {place.get(fingerprint, newest) for fingerprint in item.fingerprints}
-        is_once = all(counts[fingerprint] == 1 for fingerprint in item.fingerprints)
-        if len(places) == 1 and is_once:
-            rows[places.pop(), item.fields].append(item.fingerprints)
+    for item in stored:
+        places = {place.get(fingerprint) for fingerprint in item.fingerprints}
+        at = places.pop() if len(places) == 1 else None
+        if at is not None:
+            rows[at, item.fields].append(item.fingerprints)
     for (at, fields), items in sorted(rows.items(), key=lambda entry: entry[0][0]):
         is_whole = sum(map(len, items)) == fragments[at, fields]
-        if at != newest and is_whole and len(items) > 1:
+        if is_whole and len(items) > 1:
             yield items, fields

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.errors import (
@@ -34,6 +35,7 @@ from lancestat.spec.model import (
     Target,
     is_source,
     kind_word,
+    tables_of,
 )
 from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
@@ -84,11 +86,15 @@ class TableObserver:
         spec = self.observed.spec
         if spec.target.state_budget is None:
             return planned
-        names = {table.name for table in spec.tables} - planned.keys()
-        records = self.observed.records[NodeKind.TABLE.value].values()
-        others = [one for one in records if isinstance(one, TableRecord) and one.node in names]
+        names = {table_identity(one.uri): one.name for one in tables_of(self.observed.nodes)}
+        others = {table.name for table in spec.tables} - planned.keys()
+        records = {
+            names.get(identity, record.node): record
+            for identity, record in self.observed.records[NodeKind.TABLE.value].items()
+            if isinstance(record, TableRecord) and (identity in names or record.node in others)
+        }
         budget, location = spec.target.state_budget, spec.target.state_budget_location
-        return fold_to_fit(planned, budget, location, others)
+        return fold_to_fit(planned, budget, location, records)
 
     def _decided(self, table: Table) -> Action:
         full_refresh = self.observed.full_refresh
@@ -293,7 +299,7 @@ class TableNodes:
         # Only runs need what reads fragments.
         from lancestat.tables.run import table_runner
 
-        return table_runner(context)
+        return table_runner(context, partial(assess_table, context.observer))
 
     def figures_of(self, stored: Mapping[str, object]) -> None:
         return None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 from typing_extensions import assert_never
 
@@ -32,10 +33,12 @@ from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, deferred, planned
 from lancestat.spark.failure import SessionLostError
+from lancestat.spec.model import Table
 from lancestat.spec.relations import Columns
 from lancestat.state.partials import Group
 from lancestat.state.values import StoredPartials, is_special, partial_key, weight
 from lancestat.tables.action import (
+    FoldPartials,
     MergePartials,
     PublishStatistics,
     ReadFragments,
@@ -49,6 +52,8 @@ from lancestat.tables.analyze import ProcessScanner, Scanned, ScanPartials, Spar
 from lancestat.tables.carriers import CARRIERS
 from lancestat.tables.coverage import Carry, Coverage, Reuse
 from lancestat.tables.folding import fold_stored
+from lancestat.tables.judgement import TableAssessment, TableChanges
+from lancestat.tables.planner import read_missing
 from lancestat.tables.relations import KeyResult, key_result
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
@@ -79,6 +84,8 @@ _BYTES_PER_TIMED_JOB = 4_000_000_000
 # Reads the scans of a stage of a table, and yields each once. What it yields before it fails has
 # been read all the same.
 ScanTable = Callable[[str, TableVersion, ReadFragments], Iterable[Scanned]]
+# Assesses a table as it is now, and gathers its changes.
+Assess = Callable[[Table], tuple[TableAssessment, TableChanges]]
 
 
 class TableWorkspace:
@@ -96,8 +103,8 @@ class TableWorkspace:
         # Whether the state had nothing of use for the table.
         self._is_new = action.verb == "analyze"
         self._coverage = Coverage((), (), ())
-        # What is stored of several fragments together.
-        self._folded: list[Reuse] = []
+        # What was read, where the state gets it folded.
+        self._read: list[Reuse] = []
         self.at_hand: list[GroupPartials] = []
         self._room = _BYTES_KEPT
         self._total: _Merges = defaultdict(RunningMerge)
@@ -146,10 +153,10 @@ class TableWorkspace:
         for scan in stage.scans:
             _expect(self._total, scan.fields)
         for scanned in self._scan(self.node, self.table, stage):
-            self._folded += (
+            self._read += (
                 Reuse(_fingerprints(scans), scans[0].fields)
                 for scans, _ in scanned.stored
-                if len(scans) > 1
+                if self.table.fold > 1
             )
             for batch in _batches(scanned.stored):
                 self._state.add_partials(self.table.identity, batch)
@@ -268,8 +275,14 @@ class TableWorkspace:
 
     @property
     def coverage(self) -> Coverage:
-        """What is known of the fragments now, from before and of what was read together."""
-        return replace(self._coverage, reuse=(*self._coverage.reuse, *self._folded))
+        """What is known of the fragments now, from before and of what was read and folded."""
+        return replace(self._coverage, reuse=(*self._coverage.reuse, *self._read))
+
+    def _stored(self) -> list[Reuse]:
+        """Return what is stored of the fragments now, with what was carried."""
+        coverage = self.coverage
+        carried = (Reuse(tuple(sorted(one.new)), one.fields) for one in coverage.carries)
+        return [*coverage.reuse, *carried]
 
     def publish(self, stage: PublishStatistics, *, even_late: bool) -> bool:
         """Publish the statistics, and return whether they stand; if not the table has moved on.
@@ -299,8 +312,8 @@ class TableWorkspace:
             rows_changed_at=self._rows_changed_at(landed),
         )
         try:
-            if self.table.fold > 1:
-                fold_stored(self._state, self.table, self._coverage.reuse)
+            if self.table.fold > 1 and fold_stored(self._state, self.table, self._stored()):
+                self.record = replace(self.record, fold=self.table.fold)
             store_summary(
                 self._state,
                 self.table,
@@ -363,7 +376,7 @@ def _private_bounds(
 
 
 @contextmanager
-def table_runner(context: RunContext) -> Iterator[TableRunner]:
+def table_runner(context: RunContext, assess: Assess) -> Iterator[TableRunner]:
     """Lend what runs the tables of a run."""
     options = context.options
 
@@ -384,24 +397,28 @@ def table_runner(context: RunContext) -> Iterator[TableRunner]:
             process.cancel()
             spark.pause()
 
-        yield TableRunner(context, scan, process.cancel, pause)
+        yield TableRunner(context, scan, assess, process.cancel, pause)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRunner:
-    """Runs actions on tables; `scan` reads fragments.
+    """Runs actions on tables; `scan` reads fragments, and `assess` looks at a table again.
 
     `cancel` stops what reads in this process, and `pause` what reads at all, on Spark between jobs.
     """
 
     context: RunContext
     scan: ScanTable
+    assess: Assess
     cancel: Callable[[], None]
     pause: Callable[[], None]
 
-    def run(self, action: TableAction) -> NodeEnded:
+    def run(self, action: TableAction | Skip) -> NodeEnded:
         """Carry out an action until its statistics are published for the version they describe."""
+        if isinstance(action, Skip):
+            return self._tidied(action)
         result, fragments, rows, size_bytes = planned(action), 0, 0, 0
+        uses_stored = True
         for attempt in range(1, MAX_ATTEMPTS + 1):
             rows_by_fragment = {scan.fragment_id: scan.rows for scan in action.scans}
             fragments += len(rows_by_fragment)
@@ -419,7 +436,9 @@ class TableRunner:
                     return _table_ended(result, action, done)
                 again = self._planned_again(action)
             except PartialsGoneError:
-                again = self._planned_again(action, uses_stored=False)
+                # Another run may have folded them. What cannot be decoded is lost again.
+                again = self._planned_again(action, uses_stored=uses_stored)
+                uses_stored = False
             except REPLACED as error:
                 _log.info("'%s' is planned again: %s", action.node, error.message)
                 again = self._planned_again(action)
@@ -444,6 +463,30 @@ class TableRunner:
             f"the table changed during each of {MAX_ATTEMPTS} attempts to publish its statistics",
             hint="what was read is remembered: run again when the table is quieter",
         )
+
+    def _tidied(self, action: Skip) -> NodeEnded:
+        """Fold stored partials of a table whose statistics stand."""
+        result = replace(planned(action), status=Status.SUCCESS)
+        [stage] = action.stages
+        spec = self.context.spec.node(action.node)
+        assert isinstance(stage, FoldPartials), "what is skipped is folded at most"
+        assert isinstance(spec, Table), "what is skipped is a table"
+        self.context.events.emit(StageReached(action.node, StageProgress(stage)))
+        assessment, changes = self.assess(spec)
+        found, record = read_missing(assessment, changes), assessment.record
+        table = replace(found.table, fold=stage.fold)
+        coverage = found.reusing.coverage if found.reusing else Coverage((), (), ())
+        try:
+            is_folded = fold_stored(self.context.state, table, coverage.reuse)
+        except StateError as error:
+            # The statistics stand: the state takes more until a later run folds it.
+            _log.warning("the partials of '%s' are not folded: %s", action.node, error)
+            return NodeEnded(result)
+        done = replace(record, fold=stage.fold) if record is not None and is_folded else None
+        # What the next refresh carries over a compaction is needed until then.
+        carried = chain.from_iterable(carry.sources for carry in coverage.carries)
+        live = {table.identity: table.live.union(*carried)}
+        return NodeEnded(result, None if done is None else stored_record(done), live=live)
 
     def _table_stages(self, action: TableAction, *, even_late: bool) -> TableWorkspace | None:
         """The workspace after the last stage, None where the table has moved on meanwhile."""

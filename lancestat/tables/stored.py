@@ -17,6 +17,9 @@ from lancestat.state.values import (
     StoredRecord,
     SummaryBlock,
     TableSummary,
+    partial_key,
+    quantile_key,
+    weight,
 )
 from lancestat.tables.relations import KeyResult
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode
@@ -36,7 +39,8 @@ class TableRecord:
     of partials of groups, and of those with common values or of keys. `keys` says what is known of
     declared keys, and `size_bytes` is that of the data files. `manifest` identifies the manifest of
     `version` (`lake.snapshot.Pin`), and `rows_changed_at` is when its rows last changed, None where
-    that was not looked up.
+    that was not looked up. `fold` is how many fragments with consecutive ids have their partials
+    together, 1 where some are still to be folded.
     """
 
     table: str
@@ -58,6 +62,17 @@ class TableRecord:
     kept: Mapping[str, str] = field(default_factory=dict)
     size_bytes: int = 0
     rows_changed_at: Instant | None = None
+    fold: int = 1
+
+    @property
+    def weight(self) -> int:
+        """How many partials with nothing beyond take as much as those of one fragment."""
+        own = [key for key in map(partial_key, self.special_keys) if not key.is_joint]
+        histograms = len(self.histograms) - sum(key.quantiles for key in own)
+        # Of other columns, keys that weigh as much.
+        others = range(len(self.columns) - len(own))
+        keys = (quantile_key(str(n)) if n < histograms else str(n) for n in others)
+        return weight(frozenset((*self.special_keys, *keys)))
 
     def describes(self, pin: Pin) -> bool:
         """Whether the statistics were made for the very version that a pin names."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from lancestat.runs.observe import Observer
 from lancestat.runs.result import RunResult
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target, node_digest
 from lancestat.state.store import LanceState
+from lancestat.tables.node import assess_table
 from lancestat.tables.run import TableRunner
 from tests.joins.search.results import NO_LINES
 from tests.runs.world import PLACE, Clock, World, run_context
@@ -149,7 +151,13 @@ class JoinWorld:
         self.clock.advance(seconds=1)
         context = run_context(self.observer, self.state, digests, self.listeners)
         runners: dict[str, NodeRunner] = {
-            "table": TableRunner(context, World(self.folder).scan, lambda: None, lambda: None),
+            "table": TableRunner(
+                context,
+                World(self.folder).scan,
+                partial(assess_table, self.observer),
+                lambda: None,
+                lambda: None,
+            ),
             "knn_join": JoinRunner(context, self.open_join),
         }
         return Scheduler(context, runners).execute(plan)

@@ -25,8 +25,9 @@ from lancestat.lake.files import this_process
 from lancestat.lake.open import LatestVersions
 from lancestat.pipelines import watch as module
 from lancestat.pipelines.watch import LEASE, Outcome, Watcher, run_apart, run_due, sole_watcher
-from lancestat.runs.actions import Plan
+from lancestat.runs.actions import Plan, Reason, Skip
 from lancestat.runs.result import RunResult
+from lancestat.tables.action import FoldPartials
 from tests.runs.world import Clock, orders, write_project
 
 HERE = {"name": "here", "uri": "here.lance"}
@@ -82,6 +83,21 @@ def test_what_is_due_is_run_and_what_is_not_is_not_even_planned(tmp_path: Path) 
     watched.append()
     watched.round()
     assert watched.runs == [["here"], ["here"]]
+
+
+def test_what_is_skipped_is_run_where_its_partials_are_folded() -> None:
+    folded, idle = (
+        Skip(name, (Reason.UNCHANGED,), None, stages=stages)
+        for name, stages in (("folded", (FoldPartials(2),)), ("idle", ()))
+    )
+    plans: list[Plan] = []
+
+    def execute(plan: Plan) -> RunResult:
+        plans.append(plan)
+        return RunResult(plan.project, plan.target, ())
+
+    run_due(lambda: Plan("shop", "dev", (folded, idle)), execute, ())
+    assert [plan.actions for plan in plans] == [(folded,)]
 
 
 def test_a_plan_is_made_now_and_then_without_a_change(

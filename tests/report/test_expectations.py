@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from lancestat import Project
 from lancestat.cli.main import cli
 from lancestat.events import Event, StageReached
 from lancestat.presentation.site.pages import build_site
-from lancestat.state.store import StateReader
+from lancestat.state.store import StateReader, open_state
 from lancestat.state.values import table_identity
+from lancestat.tables.action import TableAction
+from lancestat.tables.folding import fold_stored
+from lancestat.tables.planner import read_missing
 from tests.runs.world import write_project
 
 EXPECT = [
@@ -141,6 +145,31 @@ def test_later_proofs_read_new_fragments_alone(project: Project, tmp_path: Path)
     reads = Reads()
     assert verdicts(project, prove=True, on_event=reads) == ALL_PROVED
     assert reads.fragments == [(3,)]
+
+
+def test_proofs_go_on_with_what_a_run_folds_meanwhile(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert verdicts(project, prove=True) == ALL_PROVED
+    lance.write_dataset(rows(60, 70), str(tmp_path / "orders.lance"), mode="append")
+    state = open_state(str(tmp_path / "state"))
+    planned: list[TableAction] = []
+
+    def plan(*args: Any) -> TableAction:
+        action = read_missing(*args)
+        if not planned:
+            assert action.reusing is not None
+            table = replace(action.table, fold=2)
+            assert fold_stored(state, table, action.reusing.coverage.reuse)
+            state.expire({table.identity: table.live})
+        planned.append(action)
+        return action
+
+    monkeypatch.setattr("lancestat.report.proof.read_missing", plan)
+    reads = Reads()
+    assert verdicts(project, prove=True, on_event=reads) == ALL_PROVED
+    assert reads.fragments == [(3,)]
+    assert len(planned) == 2
 
 
 def test_what_was_proved_holds_for_the_same_rows_alone(project: Project, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import lance
@@ -120,7 +121,8 @@ class World:
     def execute(self, plan: Plan) -> RunResult:
         digests = {self.table.name: node_digest(self.table)}
         context = run_context(self.observer, self.state, digests)
-        runners = {"table": TableRunner(context, self.scan, lambda: None, lambda: None)}
+        assess = partial(assess_table, self.observer)
+        runners = {"table": TableRunner(context, self.scan, assess, lambda: None, lambda: None)}
         return Scheduler(context, runners).execute(plan)
 
     def assess(self) -> tuple[TableAssessment, TableChanges]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -212,6 +213,21 @@ def test_expire_keeps_as_many_superseded_partials_as_live_ones(state: LanceState
     singles = state.partial_index("t").singles
     assert live <= singles.keys()
     assert singles.keys() - live == {fingerprint(f"old {number}") for number in range(20, 120)}
+
+
+def test_expire_keeps_as_many_superseded_sums_as_live_ones(state: LanceState) -> None:
+    fold, sums = 4, SUPERSEDED_KEPT + 10
+
+    def generation(name: str) -> list[tuple[str, ...]]:
+        return [tuple(f"{name} {number} {n}" for n in range(fold)) for number in range(sums)]
+
+    for name in ("older", "old", "new"):
+        add_partials(state, "t", [stored(members, x=1) for members in generation(name)])
+    state.expire({"t": frozenset(map(fingerprint, chain.from_iterable(generation("new"))))})
+    assert set(state.partial_index("t").groups) == {
+        tuple(sorted(map(fingerprint, members)))
+        for members in (*generation("old"), *generation("new"))
+    }
 
 
 def test_expire_keeps_all_fields_when_it_drops_duplicates(state: LanceState) -> None:

@@ -188,6 +188,13 @@ def test_a_job_holds_fewer_partials_with_quantiles() -> None:
     assert [len(job) for job in jobs(rich, limit)] == [1] * 12
 
 
+def test_a_job_holds_more_fragments_where_tasks_fold_them() -> None:
+    small, large = [scan(8_192, 1_000)] * 12, [scan(8_193, 1_000)] * 12
+    limit = 3 * len(small[0].fields)
+    assert [len(job) for job in jobs(small, limit, fold=2)] == [6, 6]
+    assert [len(job) for job in jobs(large, limit, fold=2)] == [3] * 4
+
+
 def test_a_key_is_read_whole_however_its_scan_is_split() -> None:
     key, column = "1:bigint+unique", "2:string"
     heavy = replace(scan(10**6, 64 << 20), fields=frozenset({key, column}))

@@ -6,18 +6,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import lance
+import pyarrow as pa
 import pytest
 
+import lancestat.state.retention
+import lancestat.tables.analyze
 import lancestat.tables.folding
-from lancestat.errors import Location, StateTooSmall
-from lancestat.runs.actions import Blocked, Plan
-from lancestat.spec.model import Target
+from lancestat.errors import Location, StateTooSmall, StateUnreachable
+from lancestat.runs.actions import Blocked, Plan, Skip
+from lancestat.spec.model import CommonValues, Policy, Refresh, Target
 from lancestat.state.values import table_identity, weight
-from lancestat.tables.action import ReadFragments, TableAction, TableVersion
+from lancestat.tables.action import FoldPartials, ReadFragments, TableAction, TableVersion
 from lancestat.tables.analyze import ProcessScanner, Scanned
 from lancestat.tables.folding import PARTIAL_BYTES, fold_to_fit
+from lancestat.tables.stored import table_records
 from tests.examples import examples
 from tests.runs.world import World, orders, write_project
 from tests.tables.counted import Counted, check
@@ -35,6 +40,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 class Bounded(World):
     """A world whose target has a budget for its state, and whose reads are those of runs."""
 
+    state: Counted
     budget: int | None = None
 
     def plan(self, *, full_refresh: bool = False) -> Plan:
@@ -42,7 +48,9 @@ class Bounded(World):
         if self.budget is None:
             return plan
         planned = {action.node: action for action in plan.actions}
-        return replace(plan, actions=tuple(fold_to_fit(planned, self.budget, HERE).values()))
+        records = {record.node: record for record in table_records(self.state).values()}
+        folded = fold_to_fit(planned, self.budget, HERE, records)
+        return replace(plan, actions=tuple(folded.values()))
 
     def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
         self.reads += ((table.version, scan.fragment_id, scan.fields) for scan in stage.scans)
@@ -98,12 +106,145 @@ def test_what_was_stored_by_itself_is_folded_later(world: Bounded) -> None:
     world.reads.clear()
     assert world.run().status == "success"
     assert len({fragment for _, fragment, _ in world.reads}) == 4, "only what is new is read"
-    # Fewer than are read at once were stored one by one, and the newest range waits for more.
-    assert world.rows() == {1: 4, 4: 8}
-    lance.write_dataset(orders(72, 8), str(world.path), mode="append", max_rows_per_file=2)
-    assert world.run().status == "success"
-    assert world.rows() == {1: 4, 4: 9}
+    assert world.rows() == {4: 9}
     check(world)
+
+
+def test_large_fragments_that_are_read_one_by_one_are_folded(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lancestat.tables.analyze, "_SMALL_ROWS", 1)
+    world.budget = budget(4)
+    assert world.run().status == "success"
+    assert world.rows() == {8: 4}
+    check(world)
+
+
+def test_what_several_jobs_have_read_of_a_range_is_folded(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lancestat.tables.analyze, "_SMALL_ROWS", 1)
+    monkeypatch.setattr(lancestat.tables.analyze, "PARTIALS_PER_JOB", 5 * COLUMNS)
+    world.budget = budget(4)
+    assert world.run().status == "success"
+    assert world.rows() == {8: 4}
+    check(world)
+
+
+def test_fragments_that_come_one_at_a_time_keep_to_the_budget(world: Bounded) -> None:
+    world.budget = budget(8)
+    assert world.run().status == "success"
+    for number, rows in ((32, {1: 1, 4: 8}), (33, {2: 1, 4: 8}), (34, {3: 1, 4: 8})):
+        world.budget = budget(9)
+        lance.write_dataset(orders(2 * number, 2), str(world.path), mode="append")
+        world.reads.clear()
+        assert world.run().status == "success"
+        assert {fragment for _, fragment, _ in world.reads} == {number}
+        assert world.rows() == rows
+    check(world)
+
+
+def test_content_that_repeats_does_not_keep_others_from_being_folded(tmp_path: Path) -> None:
+    path = tmp_path / "orders.lance"
+    for number in (0, 2, 4, 6, 8, 10, 12, 14):
+        rows = orders(number, 2).select(["o_id", "o_total"])
+        lance.write_dataset(rows, str(path), mode="append" if number else "create")
+    # No file has the column: it is null in every fragment.
+    lance.dataset(str(path)).add_columns(pa.schema([pa.field("o_status", pa.string())]))
+    world = Bounded(path, state=Counted())
+    assert world.run().status == "success"
+    world.budget = budget(5)
+    assert world.run().status == "success"
+    assert world.rows() == {1: 1, 2: 4}
+    check(world)
+
+
+def test_a_table_without_changes_is_folded_by_and_by(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lancestat.tables.folding, "_MOST_FOLDED", 16 * COLUMNS)
+    assert world.run().status == "success"
+    published, version = world.published(), world.dataset.version
+    world.reads.clear()
+    world.budget = budget(16)
+    for rows in ({1: 16, 2: 8}, {2: 16}):
+        action = world.action()
+        assert isinstance(action, Skip)
+        assert action.stages == (FoldPartials(2),)
+        assert "folds stored partials of up to 2 fragments" in action.notes[-1]
+        assert world.run().status == "success"
+        assert world.rows() == rows
+    world.state.reset()
+    assert world.action().stages == ()
+    assert world.run().status == "success"
+    assert (world.state.partials_read, world.rows()) == (0, {2: 16})
+    assert (world.reads, world.published(), world.dataset.version) == ([], published, version)
+    check(world)
+    world.dataset.delete("o_id = 17")
+    assert world.run().status == "success"
+    assert {fragment for _, fragment, _ in world.reads} == {8, 9}
+    check(world)
+
+
+def test_folding_keeps_what_a_refresh_carries_over_a_compaction(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lancestat.state.retention, "SUPERSEDED_KEPT", 0)
+    assert world.run().status == "success"
+    world.dataset.optimize.compact_files(target_rows_per_fragment=8)
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    world.policy = Policy(allow_stale=True, refresh=Refresh.WHEN_STALE)
+    world.budget = budget(4)
+    assert isinstance(world.action(), Skip)
+    assert world.run().status == "success"
+    world.policy, world.budget = Policy(), None
+    world.reads.clear()
+    assert world.run().status == "success"
+    assert len(world.reads) == 1, "of what was appended"
+    check(world)
+
+
+def test_a_plan_goes_on_with_what_another_run_has_folded(world: Bounded) -> None:
+    assert world.run().status == "success"
+    lance.write_dataset(orders(64, 8), str(world.path), mode="append", max_rows_per_file=2)
+    world.budget = budget(16)
+    early = world.plan()
+    assert world.run().status == "success"
+    lance.write_dataset(orders(72, 2), str(world.path), mode="append")
+    world.reads.clear()
+    [node] = world.execute(early).nodes
+    assert node.status == "success"
+    assert sorted(fragment for _, fragment, _ in world.reads) == [32, 33, 34, 35, 36]
+    check(world)
+
+
+def test_a_smaller_budget_folds_what_was_folded_before(world: Bounded) -> None:
+    world.budget = budget(16)
+    assert world.run().status == "success"
+    world.budget = budget(4)
+    assert world.run().status == "success"
+    assert world.rows() == {8: 4}
+    world.budget = budget(16)
+    assert world.action().stages == ()
+    check(world)
+
+
+def test_a_state_that_cannot_be_written_leaves_folding_to_a_later_run(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.run().status == "success"
+    world.budget = budget(16)
+
+    def refuse(*_: object) -> None:
+        raise StateUnreachable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.state, "add_partials", refuse)
+        assert world.run().status == "success"
+    assert "the partials of 'orders' are not folded: LS301" in caplog.text
+    assert world.rows() == {1: 32}
+    assert world.run().status == "success"
+    assert world.rows() == {2: 16}
 
 
 def test_a_budget_for_fewer_than_the_groups_of_a_summary_is_said_before_the_run(
@@ -124,9 +265,9 @@ def test_all_tables_of_a_plan_share_the_budget(world: Bounded) -> None:
     small = replace(action, node="small", table=replace(action.table, fragments=3))
     planned = {action.node: action, "small": small}
     assert weight(frozenset(action.table.needs)) == COLUMNS
-    folded = fold_to_fit(planned, budget(16 + 3), HERE)
+    folded = fold_to_fit(planned, budget(16 + 3), HERE, {})
     assert [action.table.fold for action in folded.values()] == [2, 1]  # type: ignore[union-attr]
-    assert fold_to_fit(planned, budget(32 + 3), HERE) == planned
+    assert fold_to_fit(planned, budget(32 + 3), HERE, {}) == planned
 
 
 def test_tables_that_a_run_leaves_out_share_the_budget(tmp_path: Path) -> None:
@@ -142,6 +283,38 @@ def test_tables_that_a_run_leaves_out_share_the_budget(tmp_path: Path) -> None:
         [action] = write_project(tmp_path, *tables, target=bounded).plan("b").actions
         assert isinstance(action, TableAction)
         assert (fragments, action.table.fold) == (fragments, fold)
+
+
+COMMON = CommonValues(limit=100)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {},
+        {"histogram": True},
+        {"histogram": True, "common_values": COMMON},
+        {"histogram": True, "keys": (("o_id",),), "groups": (("o_id", "o_status"),)},
+        {"common_values": COMMON, "keys": (("o_id", "o_total"),)},
+    ],
+)
+def test_all_that_is_stored_of_a_table_weighs_as_much_whether_it_is_read_or_not(
+    world: Bounded, declared: Mapping[str, Any]
+) -> None:
+    for name, value in declared.items():
+        setattr(world, name, value)
+    action = world.action()
+    assert isinstance(action, TableAction)
+    each = 32 * weight(frozenset(action.table.needs)) * PARTIAL_BYTES
+    assert world.run().status == "success"
+    [record] = table_records(world.state).values()
+    for less, stages in ((0, ()), (1, (FoldPartials(2),))):
+        planned, records = {"orders": world.action()}, {"orders": record}
+        skipped = fold_to_fit(planned, each - less, HERE, records)["orders"]
+        assert skipped.stages == stages
+        beside = fold_to_fit({"other": action}, 2 * each - less, HERE, records)["other"]
+        assert isinstance(beside, TableAction)
+        assert beside.table.fold == 1 + less
 
 
 def test_a_compaction_that_takes_sums_apart_keeps_what_is_known(world: Bounded) -> None:
