@@ -1,4 +1,4 @@
-"""Results as Lance datasets: one marked commit each; past versions, and what killed runs left.
+"""Results as Lance datasets, whose commits are marked; past versions, and what killed runs left.
 
 The *mark* says which location and which content a result belongs to. It is schema metadata, since
 Lance commits that together with the rows, and every later commit carries it on, also after the
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lancestat.knn")
 
 MESSAGE = "result of a KNN join"
+MARK_MESSAGE = "mark of the result of a KNN join"
 _KEY = "lancestat.output"
 _FORMAT_VERSION = 2
 # Rows and columns are the same after these, though the files may not be.
@@ -175,10 +176,10 @@ class LanceOutput:
         removed: NDArray[np.int64],
         written: Sequence[Written],
     ) -> OutputState:
-        """See `result.update`: a Merge, which lists all fragments.
+        """See `result.update`: an Update changes the rows, a Merge then moves the mark.
 
-        An Append would land behind that of another run, and rows would be there twice; a Merge
-        conflicts with whatever changes rows.
+        No commit may come before the Update: it would land behind that of another run, and rows
+        would be there twice. A Merge conflicts with whatever changes rows.
         """
         from lance import LanceOperation
 
@@ -195,19 +196,15 @@ class LanceOutput:
             return state
         with writing(self.uri, self.options):
             kept, emptied = _without_lines(dataset, removed)
-        if emptied:
-            # A Merge keeps all fragments, and an Update the schema: the mark follows by itself.
-            operation = LanceOperation.Update(emptied, kept, new)
-            landed = self._commit(writer, operation, dataset, is_strict=True)
-        else:
-            landed = dataset
-            for id, fragment in enumerate(new, max(dataset.fragment_ids(), default=-1) + 1):
-                fragment.id = id
-            kept += new
+        # Lance numbers the new fragments of an Update: indexes may cover ids that were in use.
+        operation = LanceOperation.Update(emptied, kept, new)
+        landed = self._commit(writer, operation, dataset, is_strict=True)
         if landed is not None:
-            fragments = kept if not emptied else [f.metadata for f in landed.get_fragments()]
+            # An Update keeps the schema, and with it the mark.
+            fragments = [fragment.metadata for fragment in landed.get_fragments()]
             marked = _with_new_mark(self.uri, dataset.lance_schema, fragments)
-            landed = self._commit(writer, LanceOperation.Merge(fragments, marked), landed)
+            merge = LanceOperation.Merge(fragments, marked)
+            landed = self._commit(writer, merge, landed, message=MARK_MESSAGE)
         if landed is None:
             raise stale(self.uri, "has changed", self.options)
         self.settle(writer)
@@ -373,6 +370,7 @@ class LanceOutput:
         before: LanceDataset | None,
         *,
         is_strict: bool = False,
+        message: str = MESSAGE,
     ) -> LanceDataset | None:
         """Return the dataset after the commit, None when another commit came first.
 
@@ -395,7 +393,7 @@ class LanceOutput:
                 operation,
                 0 if before is None else before.version,
                 required,
-                properties=commit_properties(MESSAGE, writer.run_id),
+                properties=commit_properties(message, writer.run_id),
                 storage_options=options,
                 undo=put_back,
             )

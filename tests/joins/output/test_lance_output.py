@@ -35,6 +35,7 @@ from tests.joins.search.results import (
     NO_LINES,
     SCHEMA,
     add,
+    alter,
     files_below,
     put,
     rows,
@@ -58,16 +59,20 @@ def now(uri: str) -> OutputState:
     return state
 
 
-def test_each_result_is_one_commit_with_a_message(uri: str) -> None:
+def test_each_result_is_one_commit_with_a_message_and_that_of_an_update_is_marked(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)], [rows(3, 5)])
     add(LANCE, uri, [rows(5, 6)])
     put(LANCE, uri, [rows(0, 1)])
     dataset = lance.dataset(uri)
-    assert [version["version"] for version in dataset.versions()] == [1, 2, 3]
-    for version in (1, 2, 3):
+    messages, counts = [], []
+    for version in (1, 2, 3, 4):
+        counts.append(dataset.checkout_version(version).count_rows())
         properties = dataset.read_transaction(version).transaction_properties
-        assert "result of a KNN join" in properties["__lance_commit_message"]
+        messages.append(properties["__lance_commit_message"].partition(": ")[2])
         assert properties["lancestat.run"] == "run"
+    result = "result of a KNN join"
+    assert messages == [result, result, "mark of the result of a KNN join", result]
+    assert counts == [5, 6, 6, 1]
 
 
 def test_the_config_and_earlier_versions_are_kept(uri: str) -> None:
@@ -98,6 +103,17 @@ def test_commits_that_keep_rows_keep_the_digest(
     add(LANCE, uri, [rows(20, 25)])
     assert seen(LANCE, uri) == table(rows(0, 25))
     assert lance.dataset(uri).to_table(filter="id = 22").num_rows == 1
+
+
+def test_new_rows_are_not_in_fragments_that_an_index_covers(uri: str) -> None:
+    """Those that were removed had the highest id, which the index remembers."""
+    put(LANCE, uri, [rows(0, 3)], [rows(3, 5)])
+    index(lance.dataset(uri))
+    alter(LANCE, uri, [3, 4])
+    add(LANCE, uri, [rows(5, 7)])
+    dataset = lance.dataset(uri)
+    found = [dataset.count_rows(filter=f"id = {id}") for id in range(7)]
+    assert found == [1, 1, 1, 0, 0, 1, 1]
 
 
 def compact(dataset: lance.LanceDataset) -> None:
