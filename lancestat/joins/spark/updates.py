@@ -37,7 +37,7 @@ from lancestat.joins.search.vectors import Vectors
 from lancestat.joins.search.work import JoinKind, JoinRequest, JoinWork, Rows, VectorSide
 from lancestat.joins.spark.cells import CellResult, CellSearch, LeftRows, cut
 from lancestat.joins.spark.groups import SPARSE, read_keys
-from lancestat.joins.spark.job import SLICE_ROWS, RadiusSearch, WrittenChunk
+from lancestat.joins.spark.job import SLICE_ROWS, RadiusSearch, WrittenChunk, too_many
 from lancestat.joins.spark.kept_pairs import (
     FIRST_NEW,
     NO_OTHER,
@@ -466,8 +466,13 @@ class _LeftRows:
         self.pairs = 0
 
     def all_within(self, kept: KeptPairs, at: Ints) -> tuple[_Entries, Mask]:
-        """Return all neighbours within the limit; no row is marked."""
+        """Return all neighbours within the limit; no row is marked.
+
+        Raises:
+            TooManyPairs: these are more than the whole result may have.
+        """
         known = np.flatnonzero(self._update.known_right.has(kept.right))
+        count = len(known)
         parts = [_Entries(at[known], kept.right[known], kept.distances[known], known)]
         for is_old, ranges in ((True, self._update.new_right), (False, self._everything)):
             which = np.flatnonzero(self._is_usable & (self._is_old == is_old))
@@ -479,6 +484,9 @@ class _LeftRows:
                 pairs = Pairs.of(rows.positions, found)
                 if self._request.excludes_self:
                     pairs = pairs.some(pairs.right != self._own[pairs.left])
+                count += len(pairs)
+                if self._request.is_exceeded_by(count):
+                    raise too_many(count, self._request)
                 parts.append(_Entries.found(pairs.left, pairs.right, pairs.distances))
         entries = _Entries.together(parts)
         order = np.lexsort((entries.right, entries.distances, entries.row))

@@ -1,0 +1,41 @@
+"""The limit on the pairs of a join with `k: all`, which also holds for runs that join a part."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lancestat.joins.spark import updates
+from tests.joins.local import LocalWorld
+
+MOST = 300
+
+
+@pytest.fixture
+def within(local: LocalWorld) -> LocalWorld:
+    """A join of equal vectors, whose result has a third of the pairs that it may have."""
+    local.declare(k="all", max_distance=0.5, max_pairs=MOST, join="left_outer")
+    return local
+
+
+def pairs_when_refused(world: LocalWorld) -> int:
+    """Run the join, which fails; return how many pairs it says to have found."""
+    [result] = world.run().nodes
+    assert result.status == "error" and result.message is not None
+    found = re.search("more than 300 pairs .*: ([0-9,]+) were found before", result.message)
+    assert found is not None, result.message
+    return int(found[1].replace(",", ""))
+
+
+def test_an_update_stops_as_soon_as_it_has_found_too_many(
+    within: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updates, "SLICE_ROWS", 8)
+    within.settle()
+    before = within.rows()
+    within.append("r", 100, 1000)
+    within.append("l", 100, 1000)
+    assert MOST < pairs_when_refused(within) < 8 * 1030
+    assert within.scopes == ["changed"]
+    assert within.rows() == before
