@@ -147,12 +147,7 @@ class LanceOutput:
     def replace(
         self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]
     ) -> OutputState:
-        from lance import LanceOperation
-
-        fragments = _fragments(written)
-        mark = _mark(self.uri, schema, fragments)
-        marked = schema.with_metadata({**(schema.metadata or {}), _KEY: mark})
-        operation = LanceOperation.Overwrite(marked, fragments)
+        operation = self._replacement(schema, written)
         for attempt in range(_ATTEMPTS):
             before = self.opened()
             if before is None:
@@ -167,6 +162,25 @@ class LanceOutput:
             f"the result cannot be written to {shown}: others kept committing first",
             hint="run again when that dataset is quieter; readers still see the old result",
         )
+
+    def replace_version(
+        self,
+        writer: OutputWriter,
+        schema: pa.Schema,
+        written: Sequence[Written],
+        before: LanceDataset | None,
+    ) -> OutputState:
+        """Replace the result that was opened `before`, None where there was none.
+
+        Raises:
+            StaleBase: another commit has come first.
+        """
+        operation = self._replacement(schema, written)
+        landed = self._commit(writer, operation, before, is_strict=True)
+        if landed is None:
+            raise stale(self.uri, "has changed", self.options)
+        self.settle(writer)
+        return self._state(landed)
 
     def update(
         self,
@@ -362,6 +376,16 @@ class LanceOutput:
             if cause_of(error, self.uri) is not Cause.EXISTS or not source.rewind():
                 raise
             return _fragments_of(source, self.uri, "overwrite", self.options)
+
+    def _replacement(
+        self, schema: pa.Schema, written: Sequence[Written]
+    ) -> LanceOperation.BaseOperation:
+        from lance import LanceOperation
+
+        fragments = _fragments(written)
+        mark = _mark(self.uri, schema, fragments)
+        marked = schema.with_metadata({**(schema.metadata or {}), _KEY: mark})
+        return LanceOperation.Overwrite(marked, fragments)
 
     def _commit(
         self,
