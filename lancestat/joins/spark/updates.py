@@ -398,12 +398,10 @@ class Keeping:
             StaleBase: rows have come back, or what is kept cannot be read.
         """
         last, (left, right) = self.known[-1], (self.keeper.left, self.keeper.right)
-        arrays, (new_left, new_right) = last.arrays(), self._new
-        then, work = last.manifest, self.work
-        known_left = known_rows(left, work.left.state, then.left, new_left, arrays.left_deleted)
-        known_right = known_rows(
-            right, work.right.state, then.right, new_right, arrays.right_deleted
-        )
+        then, work, (new_left, new_right) = last.manifest, self.work, self._new
+        deleted = last.array("left_deleted"), last.array("right_deleted")
+        known_left = known_rows(left, work.left.state, then.left, new_left, deleted[0])
+        known_right = known_rows(right, work.right.state, then.right, new_right, deleted[1])
         ranges = tuple(
             Rows(part.start, part.start + part.rows)
             for part in right.fragments
