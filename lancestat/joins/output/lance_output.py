@@ -1,10 +1,5 @@
 """Results as Lance datasets, whose commits are marked; past versions, and what killed runs left.
 
-The *mark* says which location and which content a result belongs to. It is schema metadata, since
-Lance commits that together with the rows, and every later commit carries it on, also after the
-versions before it have been cleaned up. Readers copy schema metadata as well. A mark therefore
-counts only in the dataset at the location that it names, for the columns and files that it names.
-
 Names of data files tell nothing about who wrote them, and a task's report is lost when its job
 fails. So each task leaves a *write intent*, `_lancestat/<run>/<attempt>.json`, before the data is
 moved into place. What it has not finished is in the folder `_lancestat/<run>/<attempt>`.
@@ -12,7 +7,6 @@ moved into place. What it has not finished is in the folder `_lancestat/<run>/<a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import secrets
@@ -22,14 +16,24 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from lancestat.errors import DatasetMissing, LakeError, OutputNotWritten, VersionMissing
+from lancestat.joins.output.marks import (
+    CHANGED,
+    KEY,
+    MARK_MESSAGE,
+    MESSAGE,
+    is_result,
+    mark_for,
+    objection,
+    rows_digest,
+    with_new_mark,
+)
 from lancestat.joins.output.writer import (
     GRACE,
     OutputWriter,
     Written,
-    location_digest,
     refused,
     stale,
     writing,
@@ -37,8 +41,6 @@ from lancestat.joins.output.writer import (
 from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.catalog_tables import CatalogOptions
 from lancestat.lake.commit import (
-    MESSAGE_PROPERTY,
-    VERSION_PROPERTY,
     BatchSource,
     Conflict,
     Requirement,
@@ -61,16 +63,14 @@ from lancestat.lake.files import (
     store_options,
     this_process,
 )
-from lancestat.lake.history import Commit, Effect, read_commit
+from lancestat.lake.history import read_commit
 from lancestat.lake.open import (
     observe_dataset,
     pinned_history,
     readable,
     renewed_by_catalog,
-    snapshot,
-    snapshot_at,
 )
-from lancestat.lake.snapshot import Field, Fragment, fragment_values, pin_of
+from lancestat.lake.snapshot import pin_of
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
@@ -78,19 +78,10 @@ if TYPE_CHECKING:
 
     import numpy as np
     import pyarrow as pa
-    from lance import FragmentMetadata, LanceDataset, LanceOperation, LanceSchema
+    from lance import FragmentMetadata, LanceDataset, LanceOperation
     from numpy.typing import NDArray
 
 _log = logging.getLogger("lancestat.knn")
-
-MESSAGE = "result of a KNN join"
-MARK_MESSAGE = "mark of the result of a KNN join"
-_KEY = "lancestat.output"
-_FORMAT_VERSION = 2
-# Rows and columns are the same after these, though the files may not be.
-_PRESERVING = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
-# So many commits after a join are looked at; compactions and statistics are a few.
-_COMMITS = 200
 
 _INTENTS = "_lancestat"
 _LAST = "last.json"
@@ -216,7 +207,7 @@ class LanceOutput:
         if landed is not None:
             # An Update keeps the schema, and with it the mark.
             fragments = [fragment.metadata for fragment in landed.get_fragments()]
-            marked = _with_new_mark(self.uri, dataset.lance_schema, fragments)
+            marked = with_new_mark(self.uri, dataset.lance_schema, fragments)
             merge = LanceOperation.Merge(fragments, marked)
             landed = self._commit(writer, merge, landed, message=MARK_MESSAGE)
         if landed is None:
@@ -237,7 +228,7 @@ class LanceOutput:
             dataset = observe_dataset(self.uri, version=version, storage_options=options)
         except (DatasetMissing, VersionMissing):
             raise stale(self.uri, "has gone", options) from None
-        if self._state(dataset).digest != state.digest:
+        if rows_digest(dataset, self.uri, options) != state.digest:
             raise stale(self.uri, "has been replaced", options)
         with readable(self.uri, version=version, storage_options=options):
             first = 0
@@ -383,8 +374,8 @@ class LanceOutput:
         from lance import LanceOperation
 
         fragments = _fragments(written)
-        mark = _mark(self.uri, schema, fragments)
-        marked = schema.with_metadata({**(schema.metadata or {}), _KEY: mark})
+        mark = mark_for(self.uri, schema, fragments)
+        marked = schema.with_metadata({**(schema.metadata or {}), KEY: mark})
         return LanceOperation.Overwrite(marked, fragments)
 
     def _commit(
@@ -424,16 +415,12 @@ class LanceOutput:
         return None if isinstance(outcome, Conflict) else outcome.dataset
 
     def _state(self, dataset: LanceDataset) -> OutputState:
-        """Return the state of an open result.
-
-        Versions, ids of fragments and the config are not in its digest, so that statistics can be
-        published to a result.
-        """
-        read = snapshot(dataset, self.uri, self.options)
-        columns = [[field.id, field.name, str(field.type)] for field in read.fields]
-        digest = _digest(columns, read.fragments, with_field_ids=True)
-        version = read.version
-        return OutputState(OutputFormat.LANCE, self.uri, read.rows, digest, version=version)
+        """Return the state of an open result, which publishing statistics does not change."""
+        digest = rows_digest(dataset, self.uri, self.options)
+        if digest is None:
+            raise refused(self.uri, CHANGED, self.options)
+        rows, version = dataset.count_rows(), dataset.version
+        return OutputState(OutputFormat.LANCE, self.uri, rows, digest, version=version)
 
     def _clean_up(self, intents: WriteIntents) -> None:
         """Remove the files of a run that no version has, and its intents."""
@@ -577,12 +564,6 @@ def _past_versions(dataset: LanceDataset, keep: int | timedelta, now: datetime) 
     ]
 
 
-def is_result(commit: Commit) -> bool:
-    """Whether a commit says that a join made it."""
-    message = commit.properties.get(MESSAGE_PROPERTY, "")
-    return VERSION_PROPERTY in commit.properties and message.endswith(f": {MESSAGE}")
-
-
 @dataclass(frozen=True, slots=True)
 class WriteIntents:
     """The intents of one run: the names of its data files, since when, and its driver's process."""
@@ -622,76 +603,3 @@ def _read_intents(storage: Storage, run: str) -> WriteIntents | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def objection(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> str | None:
-    """Return why the version that readers see is not what a join wrote there, None if it is."""
-    text = (dataset.schema.metadata or {}).get(_KEY.encode(), b"").decode(errors="replace")
-    try:
-        mark = json.loads(text)
-        location, content = str(mark["place"]), str(mark["content"])
-    except (ValueError, TypeError, KeyError):
-        return "a Lance table that no join has written"
-    if location != location_digest(uri):
-        return "a copy of a join's result that was written at another location"
-    if not _has_content(dataset, uri, options, content):
-        return "a join's result that something else has changed since"
-    return None
-
-
-def _has_content(dataset: LanceDataset, uri: str, options: Mapping[str, str], content: str) -> bool:
-    """Return whether rows and columns are those of a content, as Lance's transactions prove."""
-    with pinned_history(pin_of(dataset, uri), options) as latest:
-        for version in range(latest.version, max(0, latest.version - _COMMITS), -1):
-            read = snapshot_at(latest, version, uri, options)
-            if read is None:
-                return False
-            made = read_commit(latest, version)
-            # Of a run that was killed before the mark followed its commit.
-            if _content(read.fields, read.fragments) == content or is_result(made):
-                return True
-            if made.effect not in _PRESERVING:
-                return False
-    return False
-
-
-def _with_new_mark(
-    uri: str, schema: LanceSchema, fragments: Iterable[FragmentMetadata]
-) -> LanceSchema:
-    """Return the schema of an existing result, its fields unchanged, with a mark for fragments."""
-    # As pickle does it: Lance has no other way to change metadata and keep the ids of fields.
-    make, arguments = cast(tuple[Any, tuple[Any, ...]], schema.__reduce__())
-    mark = _mark(uri, schema.to_pyarrow(), fragments)
-    remade: LanceSchema = make(json.dumps({_KEY: list(mark.encode())}), *arguments[1:])
-    return remade
-
-
-def _mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) -> str:
-    content = _content(schema, fragment_values(fragments, {}))
-    mark = {"format_version": _FORMAT_VERSION, "place": location_digest(uri), "content": content}
-    return json.dumps(mark)
-
-
-def _content(columns: Iterable[Field | pa.Field], fragments: Iterable[Fragment]) -> str:
-    """Return a digest over the columns, and the files of the fragments in their order.
-
-    Ids of fields and fragments are not known before the commit, and are left out.
-    """
-    return _digest([[field.name, str(field.type)] for field in columns], fragments)
-
-
-def _digest(
-    columns: list[list[Any]], fragments: Iterable[Fragment], *, with_field_ids: bool = False
-) -> str:
-    digest = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
-    for fragment in fragments:
-        files = [
-            [file.path, file.base_id, file.field_ids]
-            if with_field_ids
-            else [file.path, file.base_id]
-            for file in fragment.files
-        ]
-        overlays = [[overlay.file.path, overlay.coverage] for overlay in fragment.overlays]
-        line = [files, fragment.physical_rows, fragment.deletion_file, overlays]
-        digest.update(json.dumps(line).encode())
-    return digest.hexdigest()

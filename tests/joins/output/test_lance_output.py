@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -120,6 +121,13 @@ def compact(dataset: lance.LanceDataset) -> None:
     dataset.optimize.compact_files()
 
 
+def move(dataset: lance.LanceDataset) -> None:
+    """Lance puts what it compacts behind the other fragments."""
+    dataset.optimize.compact_files(target_rows_per_fragment=4)
+    moved = lance.dataset(dataset.uri).to_table()["id"].to_pylist()
+    assert moved == [*range(10), *range(14, 20), *range(10, 14)]
+
+
 def forget_history(dataset: lance.LanceDataset) -> None:
     dataset.cleanup_old_versions(older_than=timedelta(0))
 
@@ -131,20 +139,27 @@ def restore(dataset: lance.LanceDataset) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "is_same"),
-    [([publish, forget_history], True), ([restore], True), ([compact], False)],
+    [
+        ([publish, forget_history], True),
+        ([restore], True),
+        ([compact], True),
+        ([publish, compact, index, publish], True),
+        ([move], False),
+        ([publish, move, compact], False),
+    ],
 )
-def test_a_result_is_recognized_after_what_keeps_its_rows(
+def test_a_result_is_recognized_after_what_keeps_its_rows_in_order(
     uri: str, changes: list[Callable[[lance.LanceDataset], object]], is_same: bool
 ) -> None:
-    before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
+    before = put(LANCE, uri, [rows(0, 10)], [rows(10, 12)], [rows(12, 14)], [rows(14, 20)])
     for change in changes:
         change(lance.dataset(uri))
     assert (now(uri).digest == before.digest) == is_same
     writer = output.begin(LANCE, uri, "run", {})
     written = write(writer, [rows(20, 25)])
     if is_same:
-        output.update(writer, SCHEMA, before, NO_LINES, written)
-        assert seen(LANCE, uri) == table(rows(0, 25))
+        output.update(writer, SCHEMA, before, np.array([3, 19]), written)
+        assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, *range(4, 19), *range(20, 25)]
     else:
         with pytest.raises(StaleBase):
             output.update(writer, SCHEMA, before, NO_LINES, written)
