@@ -36,6 +36,7 @@ from lancestat.joins.output.writer import (
     Written,
     refused,
     stale,
+    without_rows,
     writing,
 )
 from lancestat.joins.record import OutputFormat, OutputState
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     import pyarrow as pa
-    from lance import FragmentMetadata, LanceDataset, LanceOperation
+    from lance import FragmentMetadata, LanceDataset, LanceFragment, LanceOperation
     from numpy.typing import NDArray
 
 _log = logging.getLogger("lancestat.knn")
@@ -89,6 +90,12 @@ _LAST = "last.json"
 _UNCOMMITTED = {"data", "_transactions", "_versions", _INTENTS, ".lance-reserved"}
 # Clocks of those who commit to one dataset differ by less.
 _CLOCK_SKEW = timedelta(hours=1)
+
+# An update leaves so many fragments at the end that have fewer than so many rows, and writes no
+# more than so many rows anew to have fewer.
+_MOST_SMALL = 16
+_FULL_ROWS = 1 << 18
+_MOST_REWRITTEN = 1 << 22
 
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.05
@@ -184,8 +191,10 @@ class LanceOutput:
         """See `result.update`: an Update changes the rows, a Merge then moves the mark.
 
         No commit may come before the Update: it would land behind that of another run, and rows
-        would be there twice. A Merge conflicts with whatever changes rows.
+        would be there twice. A Merge conflicts with whatever changes rows. Small fragments at the
+        end, and those of which many rows are gone, are written anew (`first_rewritten`).
         """
+        import numpy as np
         from lance import LanceOperation
 
         dataset = self.opened()
@@ -199,16 +208,25 @@ class LanceOutput:
         new = _fragments(written)
         if not new and not len(removed):
             return state
+        fragments = dataset.get_fragments()
+        edges = np.cumsum([0, *(fragment.metadata.num_rows for fragment in fragments)])
+        live = np.diff(edges - removed.searchsorted(edges))
+        first = first_rewritten(live, np.array([part.physical_rows for part in fragments]))
         with writing(self.uri, self.options):
-            kept, emptied = _without_lines(dataset, removed)
+            kept, emptied = _without_lines(fragments[:first], removed)
+        if live[first:].any():
+            lines = removed[removed.searchsorted(edges[first]) :] - edges[first]
+            batches = without_rows(_batches(fragments[first:]), lines)
+            new = [*_fragments([self.write(writer, len(written), schema, batches)]), *new]
+        emptied += [fragment.fragment_id for fragment in fragments[first:]]
         # Lance numbers the new fragments of an Update: indexes may cover ids that were in use.
         operation = LanceOperation.Update(emptied, kept, new)
         landed = self._commit(writer, operation, dataset, is_strict=True)
         if landed is not None:
             # An Update keeps the schema, and with it the mark.
-            fragments = [fragment.metadata for fragment in landed.get_fragments()]
-            marked = with_new_mark(self.uri, dataset.lance_schema, fragments)
-            merge = LanceOperation.Merge(fragments, marked)
+            all_now = [fragment.metadata for fragment in landed.get_fragments()]
+            marked = with_new_mark(self.uri, dataset.lance_schema, all_now)
+            merge = LanceOperation.Merge(all_now, marked)
             landed = self._commit(writer, merge, landed, message=MARK_MESSAGE)
         if landed is None:
             raise stale(self.uri, "has changed", self.options)
@@ -514,14 +532,37 @@ def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
     ]
 
 
+def first_rewritten(live: NDArray[np.int64], physical: NDArray[np.int64]) -> int:
+    """Return from which fragment on an update writes rows anew, which keeps them in their order.
+
+    Of the `physical` rows of each fragment, so many will be `live`. Up to `_MOST_SMALL` small
+    fragments may be at the end, and as many rows may be deleted as are left.
+    """
+    import numpy as np
+
+    first, some = len(live), live > 0
+    end = first - int((live[::-1] < _FULL_ROWS).cumprod().sum())
+    if np.count_nonzero(some[end:]) > _MOST_SMALL:
+        behind = live[::-1].cumsum()[::-1]
+        first = max(end, int(np.count_nonzero(behind > _MOST_REWRITTEN)))
+    if physical[some].sum() > 2 * live.sum():
+        first = min(first, int((some & (physical > live)).argmax()))
+    return first
+
+
+def _batches(fragments: Iterable[LanceFragment]) -> Iterator[pa.RecordBatch]:
+    for fragment in fragments:
+        yield from fragment.scanner(batch_size=_BATCH_ROWS).to_batches()
+
+
 def _without_lines(
-    dataset: LanceDataset, removed: NDArray[np.int64]
+    fragments: Iterable[LanceFragment], removed: NDArray[np.int64]
 ) -> tuple[list[FragmentMetadata], list[int]]:
     """Return fragments without rows at some places of a scan, and ids of those without any."""
     from lancestat.spark.fragment_reader import physical_offsets
 
     start, kept, emptied = 0, [], []
-    for fragment in dataset.get_fragments():
+    for fragment in fragments:
         metadata: FragmentMetadata | None = fragment.metadata
         stop = start + fragment.metadata.num_rows
         first, last = removed.searchsorted((start, stop)).tolist()

@@ -117,6 +117,61 @@ def test_new_rows_are_not_in_fragments_that_an_index_covers(uri: str) -> None:
     assert found == [1, 1, 1, 0, 0, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("live", "physical", "first"),
+    [
+        ([], [], 0),
+        ([9], [9], 1),
+        ([9, 1, 1, 1], [9, 1, 1, 1], 4),
+        # Four are small and at the end.
+        ([9, 1, 1, 1, 1], [9, 1, 1, 1, 1], 1),
+        ([1, 1, 1, 1, 9], [1, 1, 1, 1, 9], 5),
+        ([1, 1, 0, 1], [1, 1, 9, 1], 4),
+        # Those before are too many rows.
+        ([7] * 7, [7] * 7, 2),
+        # Half of the rows are deleted, and more.
+        ([9, 4, 4], [9, 4, 13], 3),
+        ([9, 4, 4], [9, 5, 21], 1),
+        ([0, 9, 4], [99, 9, 4], 3),
+        ([0, 0], [9, 9], 2),
+    ],
+)
+def test_small_fragments_and_deleted_rows_are_written_anew(
+    monkeypatch: pytest.MonkeyPatch, live: list[int], physical: list[int], first: int
+) -> None:
+    bound(monkeypatch)
+    found = lance_output.first_rewritten(np.array(live, np.int64), np.array(physical, np.int64))
+    assert found == first
+
+
+def bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to three small fragments, of fewer than 8 rows, may be at the end of a result."""
+    for name, value in (("_MOST_SMALL", 3), ("_FULL_ROWS", 8), ("_MOST_REWRITTEN", 40)):
+        monkeypatch.setattr(lance_output, name, value)
+
+
+@pytest.mark.parametrize("seed", sample(range(6), 2))
+def test_a_result_does_not_grow_with_its_updates(
+    uri: str, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    bound(monkeypatch)
+    chosen, ids = random.Random(seed), list(range(40))
+    put(LANCE, uri, [rows(0, 20)], [rows(20, 40)])
+    for step in range(1, 40):
+        lines = sorted(chosen.sample(range(len(ids)), chosen.randrange(0, 3)))
+        firsts = [100 * step + part for part in range(chosen.choice([1, 1, 2]))]
+        new = [rows(id, id + 1) for id in firsts]
+        state = alter(LANCE, uri, lines, *([part] for part in new))
+        ids = [id for line, id in enumerate(ids) if line not in lines]
+        ids += firsts
+        assert seen(LANCE, uri)["id"].to_pylist() == ids
+        assert state == now(uri) and state.rows == len(ids)
+        parts = lance.dataset(uri).get_fragments()
+        physical = sum(part.physical_rows for part in parts)
+        assert physical <= 2 * len(ids), step
+        assert len(parts) <= physical // 8 + 3 + len(new), step
+
+
 def compact(dataset: lance.LanceDataset) -> None:
     dataset.optimize.compact_files()
 
