@@ -53,6 +53,8 @@ def run_history(seed: int, folder: Path, steps: int = 5) -> list[str]:
             for _ in range(chosen.choice([1, 1, 2])):
                 change(chosen, world.uri(side), names[side], 100 * step)
         check(world)
+        if world.join.output_format == "lance" and chosen.random() < 0.3:
+            compact(chosen, world.join.output_uri)
     return world.scopes
 
 
@@ -112,7 +114,7 @@ def change(chosen: random.Random, uri: str, vector: str, first: int) -> None:
             merge = dataset.merge_insert("key").when_matched_update_all()
             merge.when_not_matched_insert_all().execute(rows)
         case "compact":
-            dataset.optimize.compact_files(materialize_deletions_threshold=0.0)
+            compact(chosen, uri)
         case "restore" if dataset.version > 2:
             dataset = lance.dataset(uri, version=dataset.version - 1)
             if dataset.count_rows():
@@ -121,6 +123,13 @@ def change(chosen: random.Random, uri: str, vector: str, first: int) -> None:
             dataset.add_columns({f"c{dataset.version}": "id * 2"})
         case _:
             return
+
+
+def compact(chosen: random.Random, uri: str) -> None:
+    """Compact all fragments of a dataset into one, or the smaller ones into others."""
+    lance.dataset(uri).optimize.compact_files(
+        target_rows_per_fragment=chosen.choice([20, 1000]), materialize_deletions_threshold=0.0
+    )
 
 
 def check(world: LocalWorld) -> None:

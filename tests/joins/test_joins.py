@@ -254,7 +254,7 @@ def test_a_variable_size_list_is_watched_too(world: JoinWorld) -> None:
     [
         ("definition", "refresh", Reason.SPEC_CHANGED),
         ("lost result", "analyze", Reason.OUTPUT_MISSING),
-        ("compacted result", "refresh", Reason.OUTPUT_MISSING),
+        ("moved result", "refresh", Reason.OUTPUT_MISSING),
         ("lost state", "analyze", Reason.NEW),
     ],
 )
@@ -269,14 +269,31 @@ def test_what_is_not_the_last_result_is_joined_in_full(
             world.declare(k=3)
         case "lost result":
             lance.LanceDataset.drop(world.join.output_uri, {})
-        case "compacted result":
-            lance.dataset(world.join.output_uri).optimize.compact_files()
+        case "moved result":
+            for start, count in ((200, 2), (300, 20)):
+                world.append("l", start, count)
+                world.settle()
+            # Lance puts what it compacts behind the others, which are larger.
+            lance.dataset(world.join.output_uri).optimize.compact_files(target_rows_per_fragment=10)
         case _:
             world.state = FreshState()
     action = world.planned()
     assert (action.verb, action.reasons) == (verb, (reason,))
     world.converge()
     assert world.scopes == ["full"]
+
+
+def test_a_compacted_result_is_brought_up_to_date(local: LocalWorld) -> None:
+    local.settle()
+    for number in range(3):
+        local.append("l", 100 * number, 4)
+        lance.dataset(local.uri("r")).delete(f"id = {number}")
+        local.converge()
+        lance.dataset(local.join.output_uri).optimize.compact_files(
+            materialize_deletions_threshold=0.0
+        )
+        assert isinstance(local.action(), Skip)
+    assert local.scopes == ["changed"] * 3
 
 
 def test_a_changed_description_does_not_change_the_definition(world: JoinWorld) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,9 @@ from lancestat.lake.open import observe_dataset, readable
 from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows, pinned_dataset
 from lancestat.spec.duplicates import Order
 from lancestat.tables.statistics.hashing import hash_bytes, hash_tuples
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
 
 GROUP_ID, IS_KEPT, ROW_HASH = "group_id", "is_kept", "_row_hash"
 # The columns that a result has besides the selected ones.
@@ -50,10 +54,9 @@ def read_pairs(
     return left, right
 
 
-def read_members(output: LanceOutput) -> tuple[Members, int]:
-    """Return the members of the last result, and its highest id; none where there is no result."""
+def read_members(output: LanceOutput, dataset: LanceDataset | None) -> tuple[Members, int]:
+    """Return the members of an open result, and its highest id; none where there is no result."""
     none = np.empty(0, np.int64)
-    dataset = output.opened()
     if dataset is None:
         return Members(none, none, none.astype(np.bool_)), 0
     version = dataset.version

@@ -99,8 +99,8 @@ class DuplicatesRunner(NodeRunner):
         work, options = action.work, self.context.options
         self._reach(action, GroupPairs())
         output = LanceOutput(work.output_uri, options.of(work.output_uri))
-        before = output.current()
-        known, highest = read_members(output)
+        before = output.opened()
+        known, highest = read_members(output, before)
         side = self._side(work)
         grouped = components(*read_pairs(pairs, side, options.of(pairs.uri)))
         rows = GroupedRows.of(side, metric_named(work.metric), grouped, work.order_by)
@@ -114,9 +114,7 @@ class DuplicatesRunner(NodeRunner):
         try:
             batches = rows.batches(ids, hashes, distances, schema)
             written = [output.write(writer, 0, schema, batches)] if len(grouped) else []
-            if output.current() != before:
-                raise StaleBase(f"the result of '{action.node}' has changed since it was looked at")
-            result = output.replace(writer, schema, written)
+            result = output.replace_version(writer, schema, written, before)
         except BaseException:
             output.discard(writer)
             raise

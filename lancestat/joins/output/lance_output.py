@@ -1,9 +1,4 @@
-"""Results as Lance datasets: one marked commit each; past versions, and what killed runs left.
-
-The *mark* says which location and which content a result belongs to. It is schema metadata, since
-Lance commits that together with the rows, and every later commit carries it on, also after the
-versions before it have been cleaned up. Readers copy schema metadata as well. A mark therefore
-counts only in the dataset at the location that it names, for the columns and files that it names.
+"""Results as Lance datasets, whose commits are marked; past versions, and what killed runs left.
 
 Names of data files tell nothing about who wrote them, and a task's report is lost when its job
 fails. So each task leaves a *write intent*, `_lancestat/<run>/<attempt>.json`, before the data is
@@ -12,7 +7,6 @@ moved into place. What it has not finished is in the folder `_lancestat/<run>/<a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import secrets
@@ -22,23 +16,32 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from lancestat.errors import DatasetMissing, LakeError, OutputNotWritten, VersionMissing
+from lancestat.joins.output.marks import (
+    CHANGED,
+    KEY,
+    MARK_MESSAGE,
+    MESSAGE,
+    is_result,
+    mark_for,
+    objection,
+    rows_digest,
+    with_new_mark,
+)
 from lancestat.joins.output.writer import (
     GRACE,
     OutputWriter,
     Written,
-    location_digest,
     refused,
     stale,
+    without_rows,
     writing,
 )
 from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.catalog_tables import CatalogOptions
 from lancestat.lake.commit import (
-    MESSAGE_PROPERTY,
-    VERSION_PROPERTY,
     BatchSource,
     Conflict,
     Requirement,
@@ -61,16 +64,14 @@ from lancestat.lake.files import (
     store_options,
     this_process,
 )
-from lancestat.lake.history import Commit, Effect, read_commit
+from lancestat.lake.history import read_commit
 from lancestat.lake.open import (
     observe_dataset,
     pinned_history,
     readable,
     renewed_by_catalog,
-    snapshot,
-    snapshot_at,
 )
-from lancestat.lake.snapshot import Field, Fragment, fragment_values, pin_of
+from lancestat.lake.snapshot import pin_of
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
@@ -78,18 +79,10 @@ if TYPE_CHECKING:
 
     import numpy as np
     import pyarrow as pa
-    from lance import FragmentMetadata, LanceDataset, LanceOperation, LanceSchema
+    from lance import FragmentMetadata, LanceDataset, LanceFragment, LanceOperation
     from numpy.typing import NDArray
 
 _log = logging.getLogger("lancestat.knn")
-
-MESSAGE = "result of a KNN join"
-_KEY = "lancestat.output"
-_FORMAT_VERSION = 2
-# Rows and columns are the same after these, though the files may not be.
-_PRESERVING = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
-# So many commits after a join are looked at; compactions and statistics are a few.
-_COMMITS = 200
 
 _INTENTS = "_lancestat"
 _LAST = "last.json"
@@ -97,6 +90,12 @@ _LAST = "last.json"
 _UNCOMMITTED = {"data", "_transactions", "_versions", _INTENTS, ".lance-reserved"}
 # Clocks of those who commit to one dataset differ by less.
 _CLOCK_SKEW = timedelta(hours=1)
+
+# An update leaves so many fragments at the end that have fewer than so many rows, and writes no
+# more than so many rows anew to have fewer.
+_MOST_SMALL = 16
+_FULL_ROWS = 1 << 18
+_MOST_REWRITTEN = 1 << 22
 
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.05
@@ -146,12 +145,7 @@ class LanceOutput:
     def replace(
         self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]
     ) -> OutputState:
-        from lance import LanceOperation
-
-        fragments = _fragments(written)
-        mark = _mark(self.uri, schema, fragments)
-        marked = schema.with_metadata({**(schema.metadata or {}), _KEY: mark})
-        operation = LanceOperation.Overwrite(marked, fragments)
+        operation = self._replacement(schema, written)
         for attempt in range(_ATTEMPTS):
             before = self.opened()
             if before is None:
@@ -167,6 +161,25 @@ class LanceOutput:
             hint="run again when that dataset is quieter; readers still see the old result",
         )
 
+    def replace_version(
+        self,
+        writer: OutputWriter,
+        schema: pa.Schema,
+        written: Sequence[Written],
+        before: LanceDataset | None,
+    ) -> OutputState:
+        """Replace the result that was opened `before`, None where there was none.
+
+        Raises:
+            StaleBase: another commit has come first.
+        """
+        operation = self._replacement(schema, written)
+        landed = self._commit(writer, operation, before, is_strict=True)
+        if landed is None:
+            raise stale(self.uri, "has changed", self.options)
+        self.settle(writer)
+        return self._state(landed)
+
     def update(
         self,
         writer: OutputWriter,
@@ -175,11 +188,13 @@ class LanceOutput:
         removed: NDArray[np.int64],
         written: Sequence[Written],
     ) -> OutputState:
-        """See `result.update`: a Merge, which lists all fragments.
+        """See `result.update`: an Update changes the rows, a Merge then moves the mark.
 
-        An Append would land behind that of another run, and rows would be there twice; a Merge
-        conflicts with whatever changes rows.
+        No commit may come before the Update: it would land behind that of another run, and rows
+        would be there twice. A Merge conflicts with whatever changes rows. Small fragments at the
+        end, and those of which many rows are gone, are written anew (`first_rewritten`).
         """
+        import numpy as np
         from lance import LanceOperation
 
         dataset = self.opened()
@@ -193,21 +208,26 @@ class LanceOutput:
         new = _fragments(written)
         if not new and not len(removed):
             return state
+        fragments = dataset.get_fragments()
+        edges = np.cumsum([0, *(fragment.metadata.num_rows for fragment in fragments)])
+        live = np.diff(edges - removed.searchsorted(edges))
+        first = first_rewritten(live, np.array([part.physical_rows for part in fragments]))
         with writing(self.uri, self.options):
-            kept, emptied = _without_lines(dataset, removed)
-        if emptied:
-            # A Merge keeps all fragments, and an Update the schema: the mark follows by itself.
-            operation = LanceOperation.Update(emptied, kept, new)
-            landed = self._commit(writer, operation, dataset, is_strict=True)
-        else:
-            landed = dataset
-            for id, fragment in enumerate(new, max(dataset.fragment_ids(), default=-1) + 1):
-                fragment.id = id
-            kept += new
+            kept, emptied = _without_lines(fragments[:first], removed)
+        if live[first:].any():
+            lines = removed[removed.searchsorted(edges[first]) :] - edges[first]
+            batches = without_rows(_batches(fragments[first:]), lines)
+            new = [*_fragments([self.write(writer, len(written), schema, batches)]), *new]
+        emptied += [fragment.fragment_id for fragment in fragments[first:]]
+        # Lance numbers the new fragments of an Update: indexes may cover ids that were in use.
+        operation = LanceOperation.Update(emptied, kept, new)
+        landed = self._commit(writer, operation, dataset, is_strict=True)
         if landed is not None:
-            fragments = kept if not emptied else [f.metadata for f in landed.get_fragments()]
-            marked = _with_new_mark(self.uri, dataset.lance_schema, fragments)
-            landed = self._commit(writer, LanceOperation.Merge(fragments, marked), landed)
+            # An Update keeps the schema, and with it the mark.
+            all_now = [fragment.metadata for fragment in landed.get_fragments()]
+            marked = with_new_mark(self.uri, dataset.lance_schema, all_now)
+            merge = LanceOperation.Merge(all_now, marked)
+            landed = self._commit(writer, merge, landed, message=MARK_MESSAGE)
         if landed is None:
             raise stale(self.uri, "has changed", self.options)
         self.settle(writer)
@@ -226,7 +246,7 @@ class LanceOutput:
             dataset = observe_dataset(self.uri, version=version, storage_options=options)
         except (DatasetMissing, VersionMissing):
             raise stale(self.uri, "has gone", options) from None
-        if self._state(dataset).digest != state.digest:
+        if rows_digest(dataset, self.uri, options) != state.digest:
             raise stale(self.uri, "has been replaced", options)
         with readable(self.uri, version=version, storage_options=options):
             first = 0
@@ -366,6 +386,16 @@ class LanceOutput:
                 raise
             return _fragments_of(source, self.uri, "overwrite", self.options)
 
+    def _replacement(
+        self, schema: pa.Schema, written: Sequence[Written]
+    ) -> LanceOperation.BaseOperation:
+        from lance import LanceOperation
+
+        fragments = _fragments(written)
+        mark = mark_for(self.uri, schema, fragments)
+        marked = schema.with_metadata({**(schema.metadata or {}), KEY: mark})
+        return LanceOperation.Overwrite(marked, fragments)
+
     def _commit(
         self,
         writer: OutputWriter,
@@ -373,6 +403,7 @@ class LanceOutput:
         before: LanceDataset | None,
         *,
         is_strict: bool = False,
+        message: str = MESSAGE,
     ) -> LanceDataset | None:
         """Return the dataset after the commit, None when another commit came first.
 
@@ -395,23 +426,19 @@ class LanceOutput:
                 operation,
                 0 if before is None else before.version,
                 required,
-                properties=commit_properties(MESSAGE, writer.run_id),
+                properties=commit_properties(message, writer.run_id),
                 storage_options=options,
                 undo=put_back,
             )
         return None if isinstance(outcome, Conflict) else outcome.dataset
 
     def _state(self, dataset: LanceDataset) -> OutputState:
-        """Return the state of an open result.
-
-        Versions, ids of fragments and the config are not in its digest, so that statistics can be
-        published to a result.
-        """
-        read = snapshot(dataset, self.uri, self.options)
-        columns = [[field.id, field.name, str(field.type)] for field in read.fields]
-        digest = _digest(columns, read.fragments, with_field_ids=True)
-        version = read.version
-        return OutputState(OutputFormat.LANCE, self.uri, read.rows, digest, version=version)
+        """Return the state of an open result, which publishing statistics does not change."""
+        digest = rows_digest(dataset, self.uri, self.options)
+        if digest is None:
+            raise refused(self.uri, CHANGED, self.options)
+        rows, version = dataset.count_rows(), dataset.version
+        return OutputState(OutputFormat.LANCE, self.uri, rows, digest, version=version)
 
     def _clean_up(self, intents: WriteIntents) -> None:
         """Remove the files of a run that no version has, and its intents."""
@@ -505,14 +532,37 @@ def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
     ]
 
 
+def first_rewritten(live: NDArray[np.int64], physical: NDArray[np.int64]) -> int:
+    """Return from which fragment on an update writes rows anew, which keeps them in their order.
+
+    Of the `physical` rows of each fragment, so many will be `live`. Up to `_MOST_SMALL` small
+    fragments may be at the end, and as many rows may be deleted as are left.
+    """
+    import numpy as np
+
+    first, some = len(live), live > 0
+    end = first - int((live[::-1] < _FULL_ROWS).cumprod().sum())
+    if np.count_nonzero(some[end:]) > _MOST_SMALL:
+        behind = live[::-1].cumsum()[::-1]
+        first = max(end, int(np.count_nonzero(behind > _MOST_REWRITTEN)))
+    if physical[some].sum() > 2 * live.sum():
+        first = min(first, int((some & (physical > live)).argmax()))
+    return first
+
+
+def _batches(fragments: Iterable[LanceFragment]) -> Iterator[pa.RecordBatch]:
+    for fragment in fragments:
+        yield from fragment.scanner(batch_size=_BATCH_ROWS).to_batches()
+
+
 def _without_lines(
-    dataset: LanceDataset, removed: NDArray[np.int64]
+    fragments: Iterable[LanceFragment], removed: NDArray[np.int64]
 ) -> tuple[list[FragmentMetadata], list[int]]:
     """Return fragments without rows at some places of a scan, and ids of those without any."""
     from lancestat.spark.fragment_reader import physical_offsets
 
     start, kept, emptied = 0, [], []
-    for fragment in dataset.get_fragments():
+    for fragment in fragments:
         metadata: FragmentMetadata | None = fragment.metadata
         stop = start + fragment.metadata.num_rows
         first, last = removed.searchsorted((start, stop)).tolist()
@@ -555,12 +605,6 @@ def _past_versions(dataset: LanceDataset, keep: int | timedelta, now: datetime) 
     ]
 
 
-def is_result(commit: Commit) -> bool:
-    """Whether a commit says that a join made it."""
-    message = commit.properties.get(MESSAGE_PROPERTY, "")
-    return VERSION_PROPERTY in commit.properties and message.endswith(f": {MESSAGE}")
-
-
 @dataclass(frozen=True, slots=True)
 class WriteIntents:
     """The intents of one run: the names of its data files, since when, and its driver's process."""
@@ -600,76 +644,3 @@ def _read_intents(storage: Storage, run: str) -> WriteIntents | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
-
-
-def objection(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> str | None:
-    """Return why the version that readers see is not what a join wrote there, None if it is."""
-    text = (dataset.schema.metadata or {}).get(_KEY.encode(), b"").decode(errors="replace")
-    try:
-        mark = json.loads(text)
-        location, content = str(mark["place"]), str(mark["content"])
-    except (ValueError, TypeError, KeyError):
-        return "a Lance table that no join has written"
-    if location != location_digest(uri):
-        return "a copy of a join's result that was written at another location"
-    if not _has_content(dataset, uri, options, content):
-        return "a join's result that something else has changed since"
-    return None
-
-
-def _has_content(dataset: LanceDataset, uri: str, options: Mapping[str, str], content: str) -> bool:
-    """Return whether rows and columns are those of a content, as Lance's transactions prove."""
-    with pinned_history(pin_of(dataset, uri), options) as latest:
-        for version in range(latest.version, max(0, latest.version - _COMMITS), -1):
-            read = snapshot_at(latest, version, uri, options)
-            if read is None:
-                return False
-            made = read_commit(latest, version)
-            # Of a run that was killed before the mark followed its commit.
-            if _content(read.fields, read.fragments) == content or is_result(made):
-                return True
-            if made.effect not in _PRESERVING:
-                return False
-    return False
-
-
-def _with_new_mark(
-    uri: str, schema: LanceSchema, fragments: Iterable[FragmentMetadata]
-) -> LanceSchema:
-    """Return the schema of an existing result, its fields unchanged, with a mark for fragments."""
-    # As pickle does it: Lance has no other way to change metadata and keep the ids of fields.
-    make, arguments = cast(tuple[Any, tuple[Any, ...]], schema.__reduce__())
-    mark = _mark(uri, schema.to_pyarrow(), fragments)
-    remade: LanceSchema = make(json.dumps({_KEY: list(mark.encode())}), *arguments[1:])
-    return remade
-
-
-def _mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) -> str:
-    content = _content(schema, fragment_values(fragments, {}))
-    mark = {"format_version": _FORMAT_VERSION, "place": location_digest(uri), "content": content}
-    return json.dumps(mark)
-
-
-def _content(columns: Iterable[Field | pa.Field], fragments: Iterable[Fragment]) -> str:
-    """Return a digest over the columns, and the files of the fragments in their order.
-
-    Ids of fields and fragments are not known before the commit, and are left out.
-    """
-    return _digest([[field.name, str(field.type)] for field in columns], fragments)
-
-
-def _digest(
-    columns: list[list[Any]], fragments: Iterable[Fragment], *, with_field_ids: bool = False
-) -> str:
-    digest = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
-    for fragment in fragments:
-        files = [
-            [file.path, file.base_id, file.field_ids]
-            if with_field_ids
-            else [file.path, file.base_id]
-            for file in fragment.files
-        ]
-        overlays = [[overlay.file.path, overlay.coverage] for overlay in fragment.overlays]
-        line = [files, fragment.physical_rows, fragment.deletion_file, overlays]
-        digest.update(json.dumps(line).encode())
-    return digest.hexdigest()

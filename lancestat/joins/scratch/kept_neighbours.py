@@ -116,12 +116,13 @@ class KeptNeighbours:
     manifest: NeighboursManifest
     storage_options: Mapping[str, str] = field(repr=False)
 
-    def arrays(self) -> KeptArrays:
+    def array(self, name: str) -> Ints:
+        """Return one of the `KeptArrays`, without reading the others."""
         with self._errors():
-            table = self._opened(ARRAYS, self.manifest.arrays).to_table()
-        named = zip(table.column("name").to_pylist(), table.column("values"), strict=True)
-        arrays = {name: values.values.to_numpy() for name, values in named}
-        return KeptArrays(**arrays)
+            dataset = self._opened(ARRAYS, self.manifest.arrays)
+            [values] = dataset.to_table(["values"], filter=f"name = '{name}'").column("values")
+            array: Ints = values.values.to_numpy()
+        return array
 
     def pairs(self, piece: Piece, start: int, stop: int) -> pa.Table:
         """Return consecutive pairs of a piece."""

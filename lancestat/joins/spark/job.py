@@ -191,7 +191,8 @@ class CellJob:
     """The job over the cells of a join; its tasks make progress in two `stages`: probe and commit.
 
     Its methods write the result by chunks of the left side and commit nothing. What a worker raised
-    is a WorkerError inside Spark's exception.
+    is a WorkerError inside Spark's exception. `known_pairs` are those of the last result, which
+    count for the limit where the new ones are put behind them.
     """
 
     jobs: Jobs
@@ -200,6 +201,7 @@ class CellJob:
     threads: int
     stages: tuple[JoinStage, JoinStage]
     on_stage: OnStage
+    known_pairs: int = 0
 
     def nearest(
         self, search: CellSearch[CellT], cells: Sequence[CellT], grid: Grid
@@ -251,7 +253,8 @@ class CellJob:
             firsts.append(len(starts))
         edges = np.array([*starts, chunks[-1].stop], np.int64)
         done = self._spilled(search, cells, edges, uri, storage_options)
-        found, pairs = sum(part[1] for part in done), sum(part[2] for part in done)
+        found = self.known_pairs + sum(part[1] for part in done)
+        pairs = sum(part[2] for part in done)
         if self.request.is_exceeded_by(found):
             raise too_many(found, self.request)
         parts = [written for written, *_ in done if written.fragments]

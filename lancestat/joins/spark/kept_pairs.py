@@ -155,7 +155,7 @@ def read_pairs(kept: Sequence[KeptNeighbours], low: int, high: int) -> KeptPairs
     for one in kept:
         spans = [(piece, *piece.span(low, high)) for piece in one.manifest.pieces]
         spans = [(piece, start, stop) for piece, start, stop in spans if stop > start]
-        removed = one.arrays().removed if spans else np.empty(0, np.int64)
+        removed = one.array("removed") if spans else np.empty(0, np.int64)
         for piece, start, stop in spans:
             columns = [column.to_numpy() for column in one.pairs(piece, start, stop).columns]
             read = KeptPairs(*columns)

@@ -25,7 +25,15 @@ from lancestat.joins.search.index import IndexedSide, SearchParameters
 from lancestat.joins.search.neighbours import Neighbours, merge, nothing, share_found, within
 from lancestat.joins.search.scratch_tables import MOST_HELD
 from lancestat.joins.search.search import ExactSearch
-from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, Rows, Scope, VectorSide
+from lancestat.joins.search.work import (
+    JoinKind,
+    JoinOutcome,
+    JoinRequest,
+    JoinWork,
+    Rows,
+    Scope,
+    VectorSide,
+)
 from lancestat.joins.spark.cells import (
     CHUNK_BYTES,
     NEIGHBOUR_BYTES,
@@ -374,7 +382,7 @@ class PreparedJoin:
         if self.work.scope.is_update:
             search = self._updated
         with self._task_errors():
-            options = (self.threads, (stage, commit), self.on_stage)
+            options = (self.threads, (stage, commit), self.on_stage, self._known_pairs)
             self._chunks = search(CellJob(self.jobs, self.materialize, self.request, *options))
         self._probed = stage
 
@@ -406,6 +414,15 @@ class PreparedJoin:
         """The lines of the last result that are no more, ascending."""
         parts = (chunk.removed for chunk in self._chunks if chunk.removed is not None)
         return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+
+    @property
+    def _known_pairs(self) -> int:
+        """How many pairs the last result has; its other lines are left rows without neighbours."""
+        increment = self.work.increment
+        if increment is None:
+            return 0
+        is_outer = self.request.kind is JoinKind.LEFT_OUTER
+        return increment.previous.rows - increment.known.unmatched_left_rows * is_outer
 
     @property
     def outcome(self) -> JoinOutcome:

@@ -37,7 +37,7 @@ from lancestat.joins.search.vectors import Vectors
 from lancestat.joins.search.work import JoinKind, JoinRequest, JoinWork, Rows, VectorSide
 from lancestat.joins.spark.cells import CellResult, CellSearch, LeftRows, cut
 from lancestat.joins.spark.groups import SPARSE, read_keys
-from lancestat.joins.spark.job import SLICE_ROWS, RadiusSearch, WrittenChunk
+from lancestat.joins.spark.job import SLICE_ROWS, RadiusSearch, WrittenChunk, too_many
 from lancestat.joins.spark.kept_pairs import (
     FIRST_NEW,
     NO_OTHER,
@@ -398,12 +398,10 @@ class Keeping:
             StaleBase: rows have come back, or what is kept cannot be read.
         """
         last, (left, right) = self.known[-1], (self.keeper.left, self.keeper.right)
-        arrays, (new_left, new_right) = last.arrays(), self._new
-        then, work = last.manifest, self.work
-        known_left = known_rows(left, work.left.state, then.left, new_left, arrays.left_deleted)
-        known_right = known_rows(
-            right, work.right.state, then.right, new_right, arrays.right_deleted
-        )
+        then, work, (new_left, new_right) = last.manifest, self.work, self._new
+        deleted = last.array("left_deleted"), last.array("right_deleted")
+        known_left = known_rows(left, work.left.state, then.left, new_left, deleted[0])
+        known_right = known_rows(right, work.right.state, then.right, new_right, deleted[1])
         ranges = tuple(
             Rows(part.start, part.start + part.rows)
             for part in right.fragments
@@ -466,8 +464,13 @@ class _LeftRows:
         self.pairs = 0
 
     def all_within(self, kept: KeptPairs, at: Ints) -> tuple[_Entries, Mask]:
-        """Return all neighbours within the limit; no row is marked."""
+        """Return all neighbours within the limit; no row is marked.
+
+        Raises:
+            TooManyPairs: these are more than the whole result may have.
+        """
         known = np.flatnonzero(self._update.known_right.has(kept.right))
+        count = len(known)
         parts = [_Entries(at[known], kept.right[known], kept.distances[known], known)]
         for is_old, ranges in ((True, self._update.new_right), (False, self._everything)):
             which = np.flatnonzero(self._is_usable & (self._is_old == is_old))
@@ -479,6 +482,9 @@ class _LeftRows:
                 pairs = Pairs.of(rows.positions, found)
                 if self._request.excludes_self:
                     pairs = pairs.some(pairs.right != self._own[pairs.left])
+                count += len(pairs)
+                if self._request.is_exceeded_by(count):
+                    raise too_many(count, self._request)
                 parts.append(_Entries.found(pairs.left, pairs.right, pairs.distances))
         entries = _Entries.together(parts)
         order = np.lexsort((entries.right, entries.distances, entries.row))

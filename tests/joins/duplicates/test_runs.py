@@ -14,6 +14,7 @@ import pytest
 import lancestat.joins.duplicates.run
 from lancestat.errors import OutputOccupied
 from lancestat.joins.output import lance_output
+from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.runs.actions import Reason, needs_spark
 from tests.joins.duplicates.shop import Shop, brute, line, products
 from tests.joins.joined import distance
@@ -295,23 +296,32 @@ def test_a_run_that_dies_after_the_pairs_leaves_the_groups(
     assert shop.groups() == {1: [1, 2, 3], 2: [10, 11], 3: [20, 21]}
 
 
-def test_groups_are_made_again_where_another_run_has_committed_first(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_first", [False, True])
+def test_groups_are_made_again_where_another_run_commits_right_before(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
-    shop.settle()
+    """The other run has other new groups, and gives one of them the id that is free."""
+    if not is_first:
+        shop.settle()
     shop.append(products(line(21)))
-    made = lancestat.joins.duplicates.run.lasting_ids
+    commit = LanceOutput._commit
     others: list[Any] = []
 
-    def racing(*arguments: Any) -> Any:
-        if not others:
-            others.append(True)
-            others.append(shop.run())
-        return made(*arguments)
+    def racing(self: LanceOutput, *arguments: Any, **options: Any) -> Any:
+        if self.uri.endswith("same.lance") and not others:
+            others.append(shop.groups)
+            shop.append(products(line(30, 31)))
+            lance.dataset(shop.table).delete("id = 21")
+            assert shop.run().status == "success"
+            others[0] = shop.groups()
+        return commit(self, *arguments, **options)
 
-    monkeypatch.setattr(lancestat.joins.duplicates.run, "lasting_ids", racing)
+    monkeypatch.setattr(LanceOutput, "_commit", racing)
     assert shop.run().status == "success"
-    assert shop.groups() == {1: [1, 2, 3], 2: [10, 11], 3: [20, 21]}
+    assert others == [{1: [1, 2, 3], 2: [10, 11], 3: [30, 31]}]
+    assert shop.groups() == {1: [1, 2, 3], 2: [10, 11], 4: [20, 21]}
+    shop.settle()
+    assert shop.groups() == {1: [1, 2, 3], 2: [10, 11], 5: [30, 31]}
 
 
 @pytest.mark.parametrize("place", ["same.lance", ".same.lance.pairs"])
@@ -342,7 +352,8 @@ def test_past_results_are_removed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -
         place: len(lance.dataset(str(shop.folder / place)).versions())
         for place in ("same.lance", ".same.lance.pairs")
     }
-    assert versions == {"same.lance": 2, ".same.lance.pairs": 1}
+    # The last update of the pairs is a commit of rows, and one of their mark.
+    assert versions == {"same.lance": 2, ".same.lance.pairs": 2}
 
 
 def test_rows_are_told_by_their_keys_and_vectors(shop: Shop) -> None:

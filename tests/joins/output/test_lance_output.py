@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -35,6 +36,7 @@ from tests.joins.search.results import (
     NO_LINES,
     SCHEMA,
     add,
+    alter,
     files_below,
     put,
     rows,
@@ -58,16 +60,20 @@ def now(uri: str) -> OutputState:
     return state
 
 
-def test_each_result_is_one_commit_with_a_message(uri: str) -> None:
+def test_each_result_is_one_commit_with_a_message_and_that_of_an_update_is_marked(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)], [rows(3, 5)])
     add(LANCE, uri, [rows(5, 6)])
     put(LANCE, uri, [rows(0, 1)])
     dataset = lance.dataset(uri)
-    assert [version["version"] for version in dataset.versions()] == [1, 2, 3]
-    for version in (1, 2, 3):
+    messages, counts = [], []
+    for version in (1, 2, 3, 4):
+        counts.append(dataset.checkout_version(version).count_rows())
         properties = dataset.read_transaction(version).transaction_properties
-        assert "result of a KNN join" in properties["__lance_commit_message"]
+        messages.append(properties["__lance_commit_message"].partition(": ")[2])
         assert properties["lancestat.run"] == "run"
+    result = "result of a KNN join"
+    assert messages == [result, result, "mark of the result of a KNN join", result]
+    assert counts == [5, 6, 6, 1]
 
 
 def test_the_config_and_earlier_versions_are_kept(uri: str) -> None:
@@ -100,8 +106,81 @@ def test_commits_that_keep_rows_keep_the_digest(
     assert lance.dataset(uri).to_table(filter="id = 22").num_rows == 1
 
 
+def test_new_rows_are_not_in_fragments_that_an_index_covers(uri: str) -> None:
+    """Those that were removed had the highest id, which the index remembers."""
+    put(LANCE, uri, [rows(0, 3)], [rows(3, 5)])
+    index(lance.dataset(uri))
+    alter(LANCE, uri, [3, 4])
+    add(LANCE, uri, [rows(5, 7)])
+    dataset = lance.dataset(uri)
+    found = [dataset.count_rows(filter=f"id = {id}") for id in range(7)]
+    assert found == [1, 1, 1, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("live", "physical", "first"),
+    [
+        ([], [], 0),
+        ([9], [9], 1),
+        ([9, 1, 1, 1], [9, 1, 1, 1], 4),
+        # Four are small and at the end.
+        ([9, 1, 1, 1, 1], [9, 1, 1, 1, 1], 1),
+        ([1, 1, 1, 1, 9], [1, 1, 1, 1, 9], 5),
+        ([1, 1, 0, 1], [1, 1, 9, 1], 4),
+        # Those before are too many rows.
+        ([7] * 7, [7] * 7, 2),
+        # Half of the rows are deleted, and more.
+        ([9, 4, 4], [9, 4, 13], 3),
+        ([9, 4, 4], [9, 5, 21], 1),
+        ([0, 9, 4], [99, 9, 4], 3),
+        ([0, 0], [9, 9], 2),
+    ],
+)
+def test_small_fragments_and_deleted_rows_are_written_anew(
+    monkeypatch: pytest.MonkeyPatch, live: list[int], physical: list[int], first: int
+) -> None:
+    bound(monkeypatch)
+    found = lance_output.first_rewritten(np.array(live, np.int64), np.array(physical, np.int64))
+    assert found == first
+
+
+def bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to three small fragments, of fewer than 8 rows, may be at the end of a result."""
+    for name, value in (("_MOST_SMALL", 3), ("_FULL_ROWS", 8), ("_MOST_REWRITTEN", 40)):
+        monkeypatch.setattr(lance_output, name, value)
+
+
+@pytest.mark.parametrize("seed", sample(range(6), 2))
+def test_a_result_does_not_grow_with_its_updates(
+    uri: str, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    bound(monkeypatch)
+    chosen, ids = random.Random(seed), list(range(40))
+    put(LANCE, uri, [rows(0, 20)], [rows(20, 40)])
+    for step in range(1, 40):
+        lines = sorted(chosen.sample(range(len(ids)), chosen.randrange(0, 3)))
+        firsts = [100 * step + part for part in range(chosen.choice([1, 1, 2]))]
+        new = [rows(id, id + 1) for id in firsts]
+        state = alter(LANCE, uri, lines, *([part] for part in new))
+        ids = [id for line, id in enumerate(ids) if line not in lines]
+        ids += firsts
+        assert seen(LANCE, uri)["id"].to_pylist() == ids
+        assert state == now(uri) and state.rows == len(ids)
+        parts = lance.dataset(uri).get_fragments()
+        physical = sum(part.physical_rows for part in parts)
+        assert physical <= 2 * len(ids), step
+        assert len(parts) <= physical // 8 + 3 + len(new), step
+
+
 def compact(dataset: lance.LanceDataset) -> None:
     dataset.optimize.compact_files()
+
+
+def move(dataset: lance.LanceDataset) -> None:
+    """Lance puts what it compacts behind the other fragments."""
+    dataset.optimize.compact_files(target_rows_per_fragment=4)
+    moved = lance.dataset(dataset.uri).to_table()["id"].to_pylist()
+    assert moved == [*range(10), *range(14, 20), *range(10, 14)]
 
 
 def forget_history(dataset: lance.LanceDataset) -> None:
@@ -115,20 +194,27 @@ def restore(dataset: lance.LanceDataset) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "is_same"),
-    [([publish, forget_history], True), ([restore], True), ([compact], False)],
+    [
+        ([publish, forget_history], True),
+        ([restore], True),
+        ([compact], True),
+        ([publish, compact, index, publish], True),
+        ([move], False),
+        ([publish, move, compact], False),
+    ],
 )
-def test_a_result_is_recognized_after_what_keeps_its_rows(
+def test_a_result_is_recognized_after_what_keeps_its_rows_in_order(
     uri: str, changes: list[Callable[[lance.LanceDataset], object]], is_same: bool
 ) -> None:
-    before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
+    before = put(LANCE, uri, [rows(0, 10)], [rows(10, 12)], [rows(12, 14)], [rows(14, 20)])
     for change in changes:
         change(lance.dataset(uri))
     assert (now(uri).digest == before.digest) == is_same
     writer = output.begin(LANCE, uri, "run", {})
     written = write(writer, [rows(20, 25)])
     if is_same:
-        output.update(writer, SCHEMA, before, NO_LINES, written)
-        assert seen(LANCE, uri) == table(rows(0, 25))
+        output.update(writer, SCHEMA, before, np.array([3, 19]), written)
+        assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, *range(4, 19), *range(20, 25)]
     else:
         with pytest.raises(StaleBase):
             output.update(writer, SCHEMA, before, NO_LINES, written)

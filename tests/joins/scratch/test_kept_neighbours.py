@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -19,6 +20,9 @@ from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore, owner_prefix
 from lancestat.joins.scratch.kept_neighbours import (
     NEIGHBOURS_MANIFEST,
+    KeptArrays,
+    KeptNeighbours,
+    NeighboursManifest,
     NeighbourStore,
     Piece,
     neighbours_prefix,
@@ -127,7 +131,7 @@ def test_lost_files_join_in_full(local: LocalWorld) -> None:
     kept = store.find([folder])
     assert kept is not None
     [one] = kept
-    assert list(one.arrays().removed) == []
+    assert list(one.array("removed")) == []
     for path in Path(local.scratch, folder, "pairs.lance", "data").iterdir():
         path.unlink()
     with pytest.raises(StaleBase, match="cannot be read"):
@@ -136,3 +140,28 @@ def test_lost_files_join_in_full(local: LocalWorld) -> None:
     local.converge()
     assert local.scopes == ["changed", "full"]
     assert np.all([row["_distance"] is not None for row in local.rows()])
+
+
+def test_an_array_is_read_without_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = np.random.default_rng(0).integers(0, 1 << 50, 100_000)
+    arrays, opened = KeptArrays(np.arange(5), many, many[:10]), []
+    store = NeighbourStore(str(tmp_path))
+    with store.writing("key") as draft:
+        manifest = NeighboursManifest(store.clock(), (), (), (), store.write_arrays(draft, arrays))
+        one = KeptNeighbours(draft.uri, manifest, {})
+        plain = KeptNeighbours._opened
+
+        def noted(*arguments: Any) -> lance.LanceDataset:
+            opened.append(plain(*arguments))
+            return opened[-1]
+
+        monkeypatch.setattr(KeptNeighbours, "_opened", noted)
+        read = []
+        for name in KeptArrays.__slots__:
+            assert np.array_equal(one.array(name), getattr(arrays, name))
+            read.append(opened[-1].io_stats_incremental().read_bytes)
+        with pytest.raises(StaleBase, match="cannot be read"):
+            one.array("another")
+    assert 0 < max(read[0], read[2]) < many.nbytes / 4 < read[1]

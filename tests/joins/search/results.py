@@ -49,10 +49,18 @@ def put(
 
 def add(form: OutputFormat, uri: str, *pieces: Sequence[pa.RecordBatch]) -> OutputState:
     """Make pieces follow the result."""
+    return alter(form, uri, (), *pieces)
+
+
+def alter(
+    form: OutputFormat, uri: str, removed: Sequence[int], *pieces: Sequence[pa.RecordBatch]
+) -> OutputState:
+    """Remove lines of the result, and make pieces follow it."""
     previous = output.current(form, uri, {})
     assert previous is not None
     writer = output.begin(form, uri, "run", {})
-    return output.update(writer, SCHEMA, previous, NO_LINES, write(writer, *pieces))
+    lines = np.array(removed, np.int64)
+    return output.update(writer, SCHEMA, previous, lines, write(writer, *pieces))
 
 
 def seen(form: OutputFormat, uri: str) -> pa.Table:
