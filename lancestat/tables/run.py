@@ -486,7 +486,7 @@ class TableRunner:
         # What the next refresh carries over a compaction is needed until then.
         carried = chain.from_iterable(carry.sources for carry in coverage.carries)
         live = {table.identity: table.live.union(*carried)}
-        return NodeEnded(result, None if done is None else stored_record(done), live=live)
+        return NodeEnded(result, None if done is None else done.stored(), live=live)
 
     def _table_stages(self, action: TableAction, *, even_late: bool) -> TableWorkspace | None:
         """The workspace after the last stage, None where the table has moved on meanwhile."""

@@ -13,12 +13,12 @@ from lancestat.spec.model import NodeKind
 from lancestat.state.store import LanceState, StateReader
 from lancestat.state.values import (
     BlockKey,
+    PartialKey,
     StoredPartials,
     StoredRecord,
     SummaryBlock,
     TableSummary,
     partial_key,
-    quantile_key,
     weight,
 )
 from lancestat.tables.relations import KeyResult
@@ -71,8 +71,8 @@ class TableRecord:
         histograms = len(self.histograms) - sum(key.quantiles for key in own)
         # Of other columns, keys that weigh as much.
         others = range(len(self.columns) - len(own))
-        keys = (quantile_key(str(n)) if n < histograms else str(n) for n in others)
-        return weight(frozenset((*self.special_keys, *keys)))
+        keys = (PartialKey((str(n),), quantiles=n < histograms) for n in others)
+        return weight(frozenset((*self.special_keys, *map(str, keys))))
 
     def describes(self, pin: Pin) -> bool:
         """Whether the statistics were made for the very version that a pin names."""
