@@ -56,6 +56,22 @@ class Frequencies:
             if one.upper <= CERTAIN * one.lower
         )
 
+    def within(self, low: float, high: float, width: float) -> float:
+        """Return the share of rows between two bounds, where a share of the other values lies."""
+        return min(1.0, math.fsum(self._between(low, high).values()) + self.rest * width)
+
+    def between(self, low: float, high: float, share: float) -> Frequencies:
+        """Return those of the rows between two bounds, which are a share of all."""
+        inside = self._between(low, high)
+        return Frequencies({value: min(1.0, rows / share) for value, rows in inside.items()})
+
+    def _between(self, low: float, high: float) -> dict[Any, float]:
+        return {
+            value: rows
+            for value, rows in self.shares.items()
+            if not isinstance(value, (int, float)) or low <= value <= high
+        }
+
     def share(self, value: Any, domain: float) -> float:
         """Return the share of rows with a value, frequent or not, of so many distinct ones."""
         found = self.shares.get(value)

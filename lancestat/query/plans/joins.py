@@ -23,6 +23,7 @@ _ENOUGH_PAIRS, _PAIRS_AT_ONCE = 128, 16
 _LEAST_UNMATCHED = 0.01
 
 _SEMI = ("LEFT SEMI", "LEFT ANTI")
+_UNBOUNDED = (-math.inf, math.inf)
 
 
 def joined(
@@ -162,8 +163,11 @@ def _matching(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept:
         domains = _before(left, a) * distinct[0], _before(right, b) * distinct[1]
         domain = max(domain, *domains)
         met_left, met_right = replace(left, samples=samples), replace(right, samples=samples)
+        both = _overlap(narrowed(left, a), narrowed(right, b))
         equal = equal_pairs(
-            _frequencies(met_left, a, domain), _frequencies(met_right, b, domain), domain
+            _frequencies(met_left, a, domain, both),
+            _frequencies(met_right, b, domain, both),
+            domain,
         )
     found = _found(left, right, pairs, kept)
     if found < 1:
@@ -221,14 +225,43 @@ def _before(facts: Facts, id: str) -> float:
     return domain if members is None else min(domain, float(len(members)))
 
 
-def _frequencies(facts: Facts, id: str, domain: float) -> Frequencies:
-    """Return how often the values of a key occur."""
-    made = Frequencies({})
+def _frequencies(
+    facts: Facts, id: str, domain: float, bounds: tuple[float, float] = _UNBOUNDED
+) -> Frequencies:
+    """Return how often the values of a key occur that are between two bounds."""
+    made, column = Frequencies({}), facts.of(id)
     for (_, name), sample in _counting(facts, id).items():
         counted = sample.frequencies(name)
-        if counted is not None and counted.shares:
-            made = of_pairs(made, counted, domain) if made.shares else counted
+        if counted is None or not counted.shares:
+            continue
+        if column.type is not None and bounds != _UNBOUNDED:
+            share = sample.within(name, column.type, *bounds)
+            if share is None:
+                share = counted.within(*bounds, _width(column, *bounds))
+            counted = counted.between(*bounds, share) if share else counted
+        made = of_pairs(made, counted, domain) if made.shares else counted
     return made
+
+
+def _told(sample: SampledRows, name: str, facts: Facts, id: str) -> SampledRows:
+    """Return the sampled rows that tell how often values of a key occur.
+
+    Where conditions leave too few rows, these are all with values that the key may have.
+    """
+    if not sample.is_thin:
+        return sample
+    whole, column = sample.whole(), facts.of(id)
+    known = [
+        members
+        for scan, other in _sampled(column)
+        if scan in facts.samples and (members := facts.samples[scan].members(other)) is not None
+    ]
+    found = whole.having(name, min(known, key=len)) if known else None
+    if found is not None:
+        return whole.where(found[0], whole.rows * int(found[0].sum()) / whole.count)
+    if column.type is None or column.low is None or column.high is None:
+        return whole
+    return whole.between(name, column.type, column.low, column.high) or whole
 
 
 def _counting(facts: Facts, id: str) -> dict[tuple[int, str], SampledRows]:
@@ -243,9 +276,11 @@ def _counting(facts: Facts, id: str) -> dict[tuple[int, str], SampledRows]:
         if (sample := facts.samples.get(origin[0])) is not None
     }
     uneven = {
-        origin: sample
+        origin: told
         for origin, sample in found.items()
-        if (counted := sample.frequencies(origin[1])) is not None and counted.shares
+        if (told := _told(sample, origin[1], facts, id))
+        and (counted := told.frequencies(origin[1])) is not None
+        and counted.shares
     }
     return uneven or {origin: found[origin] for origin in found if origin == column.origin}
 
@@ -391,6 +426,8 @@ def _within(facts: Facts, id: str, low: float, high: float) -> float:
             # Of the few that something else has left, queries want those that have partners.
             return 1.0
         share = sample.within(name, column.type, low, high) if column.type else None
+        if share is None and (counted := sample.frequencies(name)) is not None:
+            share = counted.within(low, high, _width(column, low, high))
         if share is not None:
             return share
     return range_share(column, low, high)

@@ -25,6 +25,8 @@ Columns = Callable[[Collection[str]], pa.Table | None]
 FEWEST = 20
 # A value that is met so often, in so many blocks of rows, is frequent in the whole table, too.
 _OFTEN, _SEVERAL = 4, 3
+# Of fewer rows most values that are frequent in all are not seen often enough.
+_THIN = 512
 # No names of columns.
 _BLOCK, _IS_CUT, _VALUE, _SIZE = "\0block", "\0is cut", "\0value", "\0size"
 
@@ -329,6 +331,11 @@ class SampledRows:
         except pl.exceptions.PolarsError:
             # As for keys of types that polars does not compare.
             return None
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether too few rows pass to tell which values occur more often than others."""
+        return self.is_filtered and not self.is_whole and self.count < _THIN
 
     def frequencies(self, name: str) -> Frequencies | None:
         """Return how often the most frequent values of a column occur in rows without null in it.

@@ -366,3 +366,58 @@ def test_conditions_leave_fewer_rows_of_a_reference_as_well(share: float) -> Non
     names = {"ticket": "r_ticket", "item": "r_item"}
     true = true_rows(sales.rows.filter(kept), RETURNS.rows, names, "inner")
     assert q_error(made.rows, true) <= 1.3
+
+
+def power_law(random: np.random.Generator, size: int, values: int) -> np.ndarray:
+    """Values of which the n-th most common is in a share of rows in proportion to 1 / n."""
+    shares = 1 / np.arange(1, values + 1)
+    return random.permutation(values)[random.choice(values, size, p=shares / shares.sum())]
+
+
+VOTES = Relation(
+    pl.DataFrame(
+        {
+            "post": power_law(np.random.default_rng(1), 300_000, 20_000),
+            "day": np.random.default_rng(2).integers(0, 500, 300_000),
+        }
+    ),
+    0,
+)
+LINKS = Relation(
+    pl.DataFrame({"linked": power_law(np.random.default_rng(1), 2_000, 20_000)}),
+    1,
+)
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_common_keys_are_those_of_all_rows_where_conditions_leave_few(is_text: bool) -> None:
+    key = pl.String if is_text else pl.Int64
+    votes = Relation(VOTES.rows.with_columns(pl.col("post").cast(key)), 0)
+    links = Relation(LINKS.rows.with_columns(pl.col("linked").cast(key)), 1)
+    left = where(with_blocks(votes, 16_384), votes, pl.col("day") == 7)
+    true = true_rows(votes.rows.filter(pl.col("day") == 7), links.rows, {"post": "linked"}, "inner")
+    made = joined(left, links.sampled(), "INNER", [equal("post", "linked")], NOTHING)
+    # As if each post had as many votes, it would be hundreds of times too few.
+    assert q_error(made.rows, true) <= 2
+
+
+@pytest.mark.parametrize("rank", [20, 60, 150])
+def test_the_rows_of_one_key_are_as_many_as_it_has_in_the_sample(rank: int) -> None:
+    counts = VOTES.rows["post"].value_counts(sort=True)
+    one = Relation(pl.DataFrame({"linked": [counts["post"][rank]], "n": [1]}), 1)
+    left = with_blocks(VOTES, 16_384)
+    made = joined(left, one.sampled(), "INNER", [equal("post", "linked")], NOTHING)
+    assert q_error(made.rows, counts["count"][rank]) <= 2
+
+
+def test_common_keys_are_none_that_another_table_has_not() -> None:
+    counts = VOTES.rows["post"].value_counts(sort=True)
+    posts = Relation(pl.DataFrame({"id": counts["post"][2_000:2_400].sort()}), 2)
+    some = joined(
+        with_blocks(VOTES, 16_384), posts.sampled(), "INNER", [equal("post", "id")], NOTHING
+    )
+    rows = VOTES.rows.join(posts.rows, left_on="post", right_on="id")
+    assert some.samples[0].is_thin
+    true = true_rows(rows, LINKS.rows, {"post": "linked"}, "inner")
+    made = joined(some, LINKS.sampled(), "INNER", [equal("post", "linked")], NOTHING)
+    assert q_error(made.rows, true) <= 4
