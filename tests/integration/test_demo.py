@@ -208,7 +208,7 @@ def test_the_second_run_reads_the_planned_changes_alone(walk: Walk) -> None:
     assert planned[1] == ran[1] == "4"
     assert planned[2] == ran[2]
     assert "5 tables and 1 join brought up to date, 3 unchanged" in walk.steps[10]
-    assert "new left rows, 4.0 thousand pairs version 2" in walk.line(10, "suggestion")
+    assert "new left rows, 4.0 thousand pairs version 3" in walk.line(10, "suggestion")
     assert "$ lancestat plan --check" in walk.steps[11]
     assert "Nothing to do" in walk.steps[11]
 

@@ -106,7 +106,7 @@ def test_a_table_after_a_run_is_healthy(gathering: Gathering) -> None:
         (number, 25, 3) for number in range(4)
     ]
     [run] = report.runs
-    assert (run.command, run.target, run.run_id) == ("run", "dev", "test")
+    assert (run.command, run.target, run.run_id) == ("run", "dev", "7e57")
     assert (run.result.status, run.result.rows_scanned) == (Status.SUCCESS, 100)
 
 
@@ -420,10 +420,10 @@ def test_runs_are_the_newest_of_this_target_that_can_be_read(gathering: Gatherin
     remember(world, "worse", reasons=5)
     remember(world, "other", target="prod", status="error")
     runs = gathering.report().runs
-    assert [run.run_id for run in runs] == ["test", "test", "test", "later", "test"]
+    assert [run.run_id for run in runs] == ["7e57", "7e57", "7e57", "later", "7e57"]
     assert runs[3].result.elapsed_seconds == 7
     [newest] = gathering.report(runs=1).runs
-    assert (newest.run_id, newest.target) == ("test", "dev")
+    assert (newest.run_id, newest.target) == ("7e57", "dev")
 
 
 def test_the_state_is_read_once_for_all_tables(

@@ -57,9 +57,10 @@ def rows_digest(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> 
         return None
     read = snapshot(dataset, uri, options)
     found = now = _content(read.fields, read.fragments)
-    if found == mark[1]:
-        return now
+    # Opened in any case: a version that its catalog does not know is none to rely on.
     with pinned_history(pin_of(dataset, uri), options) as latest:
+        if found == mark[1]:
+            return now
         is_in_order = True
         for _ in range(_COMMITS):
             made = read_commit(latest, read.version)
