@@ -24,6 +24,8 @@ _LEAST_UNMATCHED = 0.01
 
 _SEMI = ("LEFT SEMI", "LEFT ANTI")
 _UNBOUNDED = (-math.inf, math.inf)
+# A value that is so many times as frequent as others are on average is so not by chance.
+_SKEWED = 8.0
 
 
 def joined(
@@ -246,11 +248,20 @@ def _frequencies(
 def _told(sample: SampledRows, name: str, facts: Facts, id: str) -> SampledRows:
     """Return the sampled rows that tell how often values of a key occur.
 
-    Where conditions leave too few rows, these are all with values that the key may have.
+    Where conditions leave too few rows, these are all with values that the key may have, if some
+    of those are far more frequent than others.
     """
     if not sample.is_thin:
         return sample
-    whole, column = sample.whole(), facts.of(id)
+    may_have = _with_values(sample.whole(), name, facts, id)
+    counted, distinct = may_have.frequencies(name), may_have.distinct([name])
+    most = max(counted.shares.values(), default=0.0) if counted is not None else 0.0
+    return may_have if most * (distinct or 0.0) >= _SKEWED else sample
+
+
+def _with_values(whole: SampledRows, name: str, facts: Facts, id: str) -> SampledRows:
+    """Return the sampled rows with values that a key may have, as far as these are known."""
+    column = facts.of(id)
     known = [
         members
         for scan, other in _sampled(column)
