@@ -70,6 +70,15 @@ class Watched:
         lance.write_dataset(orders(30, 40), self.uri, mode="append")
 
 
+def broken_file(dataset: Path) -> tuple[Path, bytes]:
+    """Write a dataset whose data file is empty; return the file and what it had."""
+    lance.write_dataset(orders(0, 30), str(dataset))
+    [data] = (dataset / "data").iterdir()
+    content = data.read_bytes()
+    data.write_bytes(b"")
+    return data, content
+
+
 def test_what_is_due_is_run_and_what_is_not_is_not_even_planned(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     assert watched.round() == MINUTE
@@ -116,11 +125,7 @@ def test_a_plan_is_made_now_and_then_without_a_change(
 
 def test_what_fails_is_tried_again_ever_later(tmp_path: Path) -> None:
     watched = Watched(tmp_path, HERE, {"name": "broken", "uri": "broken.lance"})
-    broken = tmp_path / "broken.lance"
-    lance.write_dataset(orders(0, 30), str(broken))
-    [data] = (broken / "data").iterdir()
-    content = data.read_bytes()
-    data.write_bytes(b"")
+    data, content = broken_file(tmp_path / "broken.lance")
     tried = []
     for minute in range(16):
         before = len(watched.runs)
@@ -143,11 +148,7 @@ def test_what_fails_is_tried_again_ever_later(tmp_path: Path) -> None:
 
 def test_what_is_mended_elsewhere_is_not_planned_again(tmp_path: Path) -> None:
     watched = Watched(tmp_path, HERE, {"name": "broken", "uri": "broken.lance"})
-    broken = tmp_path / "broken.lance"
-    lance.write_dataset(orders(0, 30), str(broken))
-    [data] = (broken / "data").iterdir()
-    content = data.read_bytes()
-    data.write_bytes(b"")
+    data, content = broken_file(tmp_path / "broken.lance")
     watched.round()
     data.write_bytes(content)
     assert watched.project.run(select="broken").status == "success"

@@ -110,21 +110,13 @@ def test_what_was_stored_by_itself_is_folded_later(world: Bounded) -> None:
     check(world)
 
 
+@pytest.mark.parametrize("per_job", [lancestat.tables.analyze.PARTIALS_PER_JOB, 5 * COLUMNS])
 def test_large_fragments_that_are_read_one_by_one_are_folded(
-    world: Bounded, monkeypatch: pytest.MonkeyPatch
+    world: Bounded, monkeypatch: pytest.MonkeyPatch, per_job: int
 ) -> None:
+    """Also those of a range that several jobs have read."""
     monkeypatch.setattr(lancestat.tables.analyze, "_SMALL_ROWS", 1)
-    world.budget = budget(4)
-    assert world.run().status == "success"
-    assert world.rows() == {8: 4}
-    check(world)
-
-
-def test_what_several_jobs_have_read_of_a_range_is_folded(
-    world: Bounded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lancestat.tables.analyze, "_SMALL_ROWS", 1)
-    monkeypatch.setattr(lancestat.tables.analyze, "PARTIALS_PER_JOB", 5 * COLUMNS)
+    monkeypatch.setattr(lancestat.tables.analyze, "PARTIALS_PER_JOB", per_job)
     world.budget = budget(4)
     assert world.run().status == "success"
     assert world.rows() == {8: 4}

@@ -152,8 +152,7 @@ class LanceOutput:
                 self.require_nothing()
             landed = self._commit(writer, operation, before)
             if landed is not None:
-                self.settle(writer)
-                return self._state(landed)
+                return self._settled(writer, landed)
             time.sleep(_PAUSE_SECONDS * attempt)
         shown = redact_line(self.uri, secret_values(self.options))
         raise OutputNotWritten(
@@ -174,11 +173,7 @@ class LanceOutput:
             StaleBase: another commit has come first.
         """
         operation = self._replacement(schema, written)
-        landed = self._commit(writer, operation, before, is_strict=True)
-        if landed is None:
-            raise stale(self.uri, "has changed", self.options)
-        self.settle(writer)
-        return self._state(landed)
+        return self._settled(writer, self._commit(writer, operation, before, is_strict=True))
 
     def update(
         self,
@@ -228,10 +223,7 @@ class LanceOutput:
             marked = with_new_mark(self.uri, dataset.lance_schema, all_now)
             merge = LanceOperation.Merge(all_now, marked)
             landed = self._commit(writer, merge, landed, message=MARK_MESSAGE)
-        if landed is None:
-            raise stale(self.uri, "has changed", self.options)
-        self.settle(writer)
-        return self._state(landed)
+        return self._settled(writer, landed)
 
     def discard(self, writer: OutputWriter) -> None:
         self.settle(writer)
@@ -431,6 +423,13 @@ class LanceOutput:
                 undo=put_back,
             )
         return None if isinstance(outcome, Conflict) else outcome.dataset
+
+    def _settled(self, writer: OutputWriter, landed: LanceDataset | None) -> OutputState:
+        """Return the state of what was committed; raises StaleBase where another came first."""
+        if landed is None:
+            raise stale(self.uri, "has changed", self.options)
+        self.settle(writer)
+        return self._state(landed)
 
     def _state(self, dataset: LanceDataset) -> OutputState:
         """Return the state of an open result, which publishing statistics does not change."""

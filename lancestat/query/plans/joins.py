@@ -269,7 +269,7 @@ def _with_values(whole: SampledRows, name: str, facts: Facts, id: str) -> Sample
     ]
     found = whole.having(name, min(known, key=len)) if known else None
     if found is not None:
-        return whole.where(found[0], whole.rows * int(found[0].sum()) / whole.count)
+        return whole.part(found[0])
     if column.type is None or column.low is None or column.high is None:
         return whole
     return whole.between(name, column.type, column.low, column.high) or whole
@@ -377,7 +377,7 @@ def _having(facts: Facts, id: str, values: pa.Array) -> tuple[float, dict[int, S
         hits = int(mask.sum())
         if hits >= FEWEST or sample.is_whole:
             shares[scan, name] = hits / present
-            samples[scan] = sample.where(mask, sample.rows * hits / sample.count)
+            samples[scan] = sample.part(mask)
     counting = _counting(facts, id)
     if column.is_even and column.origin is not None and column.origin[0] in samples:
         scan, name = column.origin

@@ -71,6 +71,10 @@ class SampledRows:
         same: Mask = self._once("mask", np.packbits(both).tobytes(), None, lambda: both)
         return replace(self, passing=same, rows=rows)
 
+    def part(self, passing: Mask) -> SampledRows:
+        """Return some of those that pass, which stand for their share of the rows."""
+        return self.where(passing, self.rows * int(passing.sum()) / max(1, self.count))
+
     def whole(self) -> SampledRows:
         """Return all rows of the sample."""
         rows = self.rows * self.size / max(1, self.count)
