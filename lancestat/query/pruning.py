@@ -339,13 +339,21 @@ def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> tuple[Mask,
             points.append(point)
     ordered: list[Any] = sorted(point for point in points if not _is_nan(point))
     matching = _some_among(column, ordered)
+    has_nan = column.nans > 0
+    # In a list, zero may differ from the zero with the other sign.
+    among = frozenset(point for point in ordered if not isinstance(point, float) or point)
+    bounds = zip(column.lower, column.upper, strict=True)
+    same = np.array([low == high and low in among for low, high in bounds], np.bool_)
+    every = same | (column.ordered == 0)
     if len(ordered) < len(points):
-        matching |= column.nans > 0
+        matching |= has_nan
+    else:
+        every &= ~has_nan
     if not literals:
         # Since Spark 4 even null is not in an empty list; before, that was null.
         return matching, column.rows > 0
     # A value that is none of the others is not known to differ from null.
-    differing = np.zeros_like(matching) if None in literals else column.values > 0
+    differing = np.zeros_like(matching) if None in literals else (column.values > 0) & ~every
     return matching, differing
 
 

@@ -19,7 +19,7 @@ from hypothesis import assume, given, settings
 from lancestat.query.plans.facts import narrowed, tuples
 from lancestat.query.plans.joins import joined
 from lancestat.query.plans.sampled import SampledRows, is_among
-from lancestat.query.predicates.filter import Comparison, Filter, Operator, columns_of
+from lancestat.query.predicates.filter import Comparison, Filter, In, Not, Operator, columns_of
 from lancestat.query.pruning import bound_values, literal_bound
 from lancestat.query.sampler import Memo, TableSample
 from lancestat.tables.statistics.column_type import column_type
@@ -397,6 +397,17 @@ def test_sampled_rows_that_pass_a_filter_on_one_column(rows: pa.Table, filter: F
     mask = sample.matching(name, [filter])
     assert mask is not None
     assert mask.tolist() == [holds(filter, row) is True for row in rows.to_pylist()]
+
+
+@pytest.mark.parametrize("value", [7, 1.5, float("nan"), "text", Decimal("1.00")])
+def test_sampled_rows_with_one_of_some_values_are_not_without_them(value: object) -> None:
+    rows = pa.table({"a": [value, None]})
+    sample = SampledRows(lambda names: rows.select(list(names)), 2, 100.0)
+    is_among = In("a", (value,))  # type: ignore[arg-type]
+    for filter, expected in ((is_among, True), (Not(is_among), False)):
+        mask = sample.matching("a", [filter])
+        assert mask is not None
+        assert mask.tolist() == [expected, False]
 
 
 @pytest.mark.parametrize(("digits", "scale"), [(18, 2), (7, 7), (18, 0), (38, 2)])
