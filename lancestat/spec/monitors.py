@@ -80,11 +80,11 @@ class ColumnAnomalies(Anomalies):
 
 @resource
 class SchemaChanges:
-    """Columns that are added, removed or of another type than in the last run."""
+    """Columns that are added, removed or of another type than before the last change."""
 
     name: ClassVar[str] = "schema_changes"
     about: ClassVar[str] = (
-        "Columns that are added, removed or of another type than in the last run."
+        "Columns that are added, removed or of another type than before the last change."
     )
     severity: Severity = key(
         SEVERITY, "Whether a change is a warning or an error.", default=Severity.WARN
