@@ -214,6 +214,17 @@ class Command(click.Command):
         super().__init__(name, **attributes)  # type: ignore[arg-type]
         self.params += shared_options(from_environment=False, views=views)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does; say how several selectors are written where they stand alone."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            takes_selectors = any(param.name == "select" for param in self.params)
+            if takes_selectors and "unexpected extra argument" in error.message:
+                hint = "Several selectors are one argument: --select 'orders lineitem'."
+                raise click.UsageError(f"{error.message}. {hint}", ctx) from None
+            raise
+
     def invoke(self, ctx: click.Context) -> object:
         """Fold the global options into the invocation, then run."""
         given = {name: ctx.params.pop(name) for name in SHARED if name in ctx.params}

@@ -40,6 +40,7 @@ SECRET = "wJalrXUtnFEMIK7MDENG"
         (("show",), "Missing argument 'TABLE'"),
         (("list", "--output", "markdown"), "'list' prints text or json, not markdown."),
         (("list", "--quiet", "--verbose"), "exclude each other"),
+        (("plan", "--select", "a", "b"), "--select 'orders lineitem'"),
         (("--quiet", "list", "--verbose"), "exclude each other"),
         (("--vars", "[1]", "list"), "is not a YAML mapping"),
         (("--vars", "a: [", "list"), "--vars:1:4 this '[' is not closed"),
