@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,9 @@ _log = logging.getLogger("lancestat.read")
 # The least value, the greatest one, and the nulls of some rows; both bounds or none.
 ColumnRange = tuple[Bound | None, Bound | None, int]
 Partials = Sequence[ColumnPartial | None]
+
+# So many filters are remembered, each with the fragments that it leaves.
+_MOST_PRUNED = 64
 
 
 class FragmentStatistics:
@@ -86,6 +89,8 @@ class FragmentStatistics:
         self._columns: dict[str, ColumnBounds | None] = {}
         # Every plan of a query over the whole table asks for them, and merging takes milliseconds.
         self._merged: dict[str, ColumnPartial | None] = {}
+        # Planning one query asks several times for the same filters.
+        self._pruned: dict[tuple[Filter, ...], RemainingFragments | None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -171,10 +176,20 @@ class FragmentStatistics:
 
     def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
         """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
+        key = tuple(filters)
         try:
-            matching = self._matching(filters)
+            if key in self._pruned:
+                return self._pruned[key]
+            left = self._prune(key)
         except RecursionError:
             return None
+        if len(self._pruned) >= _MOST_PRUNED:
+            self._pruned = {}
+        self._pruned[key] = left
+        return left
+
+    def _prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        matching = self._matching(filters)
         if matching[self._is_present].all():
             return None
         alive = matching & self._is_present
@@ -217,10 +232,13 @@ class RemainingFragments:
     fragment_ids: Sequence[int]
     rows: int
     is_known: bool
+    _merged: dict[str, ColumnPartial | None] = field(default_factory=dict, init=False, repr=False)
 
     def partial(self, column: str) -> ColumnPartial | None:
         """Return the partial of a column over these fragments, None where one is unknown."""
-        return self.statistics.partial_of(column, self.groups)
+        if column not in self._merged:
+            self._merged[column] = self.statistics.partial_of(column, self.groups)
+        return self._merged[column]
 
     def range(self, column: str) -> ColumnRange | None:
         """Return the range of a column over these fragments, None where one is unknown."""
@@ -476,22 +494,22 @@ class ZoneMapStatistics(FragmentStatistics):
 
     def _read(self, fields: Sequence[Field]) -> Mapping[str, Partials]:
         partials = {}
-        for field in fields:
+        for column in fields:
             zones: dict[int, list[_Zone]] = {}
-            type = column_type(field.type)
+            type = column_type(column.type)
             assert type is not None
             trusted = {
                 fragment.id
                 for fragment in self._snapshot.fragments
-                if not any(field.id in overlay.file.field_ids for overlay in fragment.overlays)
+                if not any(column.id in overlay.file.field_ids for overlay in fragment.overlays)
             }
             try:
-                for folder, fragments in self._segments.get(field.name, ()):
+                for folder, fragments in self._segments.get(column.name, ()):
                     _collect(self._zones(folder), type, fragments & trusted, zones)
             except Exception as error:
                 _give_up(self._snapshot.uri, error, self._options)
                 continue
-            partials[field.name] = [_partial(zones.get(id)) for id in self._ids.tolist()]
+            partials[column.name] = [_partial(zones.get(id)) for id in self._ids.tolist()]
         return partials
 
     def _zones(self, folder: str) -> pa.Table:

@@ -243,6 +243,16 @@ def first_joined(rows: DataFrame) -> set[str]:
     return visit(rows._jdf.queryExecution().optimizedPlan()) or set()  # type: ignore[operator]
 
 
+def test_what_a_sample_tells_is_of_the_same_condition_in_the_same_session(
+    shop: SparkSession,
+) -> None:
+    morning = "hour(timestamp_seconds(o_day * 3600)) < 12 and o_day < {}"
+    for zone, day in [("UTC", 12), ("Asia/Tokyo", 12), ("Asia/Tokyo", 24), ("UTC", 12)]:
+        shop.conf.set("spark.sql.session.timeZone", zone)
+        rows = shop.sql(f"select * from orders where {morning.format(day)}")
+        assert max(estimates(rows)["Filter"]) == rows.count()
+
+
 def test_joins_are_in_the_order_of_the_estimates(shop: SparkSession) -> None:
     # One order of 365 passes, which Spark does not see, and half of the parts, which it does.
     query = """

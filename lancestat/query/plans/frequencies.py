@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,9 @@ import pyarrow as pa
 from lancestat.query.pruning import bound_values
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.common_values import CommonValues
+
+# Shares of rows by the values in them.
+Shares = dict[Any, float]
 
 # More tell little: the share of each is small.
 MOST_VALUES = 200
@@ -72,10 +76,10 @@ class Frequencies:
             if not isinstance(value, (int, float)) or low <= value <= high
         }
 
-    def share(self, value: Any, domain: float) -> float:
-        """Return the share of rows with a value, frequent or not, of so many distinct ones."""
-        found = self.shares.get(value)
-        return self.rest / _others(domain, len(self.shares)) if found is None else found
+    def shares_of(self, values: Iterable[Any], domain: float) -> Shares:
+        """Return the shares of rows with some values, frequent or not, of so many distinct ones."""
+        other = self.rest / _others(domain, len(self.shares))
+        return {value: self.shares.get(value, other) for value in values}
 
     def among(self, values: Collection[Any], domain: float) -> float:
         """Return the share of rows with one of some distinct values."""
@@ -93,12 +97,10 @@ def equal_pairs(one: Frequencies, other: Frequencies, domain: float) -> float:
     Source: Y. E. Ioannidis and S. Christodoulakis, Optimal histograms for limiting worst-case error
         propagation in the size of join results, TODS 18 (1993): end-biased histograms.
     """
-    pairs = _pairs(one, other, domain)
+    shares, others = _shares(one, other, domain)
     # Of a value that is frequent on one side alone, the other has its part of the rest.
-    rests = (1.0 - math.fsum(side.share(value, domain) for value in pairs) for side in (one, other))
-    return math.fsum(pairs.values()) + math.prod(max(0.0, rest) for rest in rests) / _others(
-        domain, len(pairs)
-    )
+    rest = math.prod(max(0.0, 1.0 - math.fsum(side.values())) for side in (shares, others))
+    return math.fsum(_products(shares, others)) + rest / _others(domain, len(shares))
 
 
 def of_pairs(one: Frequencies, other: Frequencies, domain: float) -> Frequencies:
@@ -106,12 +108,19 @@ def of_pairs(one: Frequencies, other: Frequencies, domain: float) -> Frequencies
     total = equal_pairs(one, other, domain)
     if not total:
         return Frequencies({})
-    return Frequencies.of((value, n / total) for value, n in _pairs(one, other, domain).items())
+    shares, others = _shares(one, other, domain)
+    pairs = zip(shares, _products(shares, others), strict=True)
+    return Frequencies.of((value, rows / total) for value, rows in pairs)
 
 
-def _pairs(one: Frequencies, other: Frequencies, domain: float) -> dict[Any, float]:
-    values = one.shares.keys() | other.shares.keys()
-    return {value: one.share(value, domain) * other.share(value, domain) for value in values}
+def _shares(one: Frequencies, other: Frequencies, domain: float) -> tuple[Shares, Shares]:
+    """Return the shares of both sides' frequent values on each side, in the same order."""
+    values = list(one.shares.keys() | other.shares.keys())
+    return one.shares_of(values, domain), other.shares_of(values, domain)
+
+
+def _products(one: Shares, other: Shares) -> Iterable[float]:
+    return map(operator.mul, one.values(), other.values())
 
 
 def _others(domain: float, values: int) -> float:

@@ -224,6 +224,13 @@ class SampledRows:
 
         None where the sample tells too little.
         """
+        key = f"{name}\0{low}\0{high}"
+        made: float | None = self._once(
+            "within", key, self.passing, lambda: self._within(name, type, low, high)
+        )
+        return made
+
+    def _within(self, name: str, type: ColumnType, low: float, high: float) -> float | None:
         values = self._values(name, type)
         if values is None:
             return None
@@ -239,6 +246,13 @@ class SampledRows:
         """Return the least and the greatest value of a column; None unless all rows are known."""
         if not self.is_whole or self.passing is None or type.is_variable_width:
             return None
+        made: tuple[float, float] | None = self._once(
+            "bounds", name, self.passing, lambda: self._bounds(name, type)
+        )
+        return made
+
+    def _bounds(self, name: str, type: ColumnType) -> tuple[float, float] | None:
+        assert self.passing is not None
         values = self._values(name, type)
         present = None if values is None else values[self.passing & ~np.isnan(values)]
         if present is None or not len(present):

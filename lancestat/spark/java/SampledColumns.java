@@ -12,6 +12,7 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.VectorSchemaRoot;
@@ -22,8 +23,8 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Sampled columns of one table, kept for later queries as long as memory allows: an array of values
- * by the name of the column, by the name that the planner gives a sample.
+ * Samples of one table, by the names that the planner gives them, kept for later queries as long as
+ * memory allows.
  */
 @SuppressWarnings({"rawtypes", "unchecked"})
 final class SampledColumns {
@@ -31,8 +32,8 @@ final class SampledColumns {
 
   private SoftReference kept = new SoftReference(null);
 
-  /** The values of some columns in the fragments that a scan reads; null where there are none. */
-  synchronized Object[][] of(ScanQuestion question, List names) throws IOException {
+  /** A sample of the fragments that a scan reads, with some columns; null where there is none. */
+  synchronized Sample of(ScanQuestion question, List names) throws IOException {
     Map samples = (Map) kept.get();
     if (samples == null) {
       samples = new LinkedHashMap(SAMPLES_KEPT, 0.75f, true);
@@ -43,24 +44,20 @@ final class SampledColumns {
       return null;
     }
     String name = reply.get("sample").asText();
-    Map columns = (Map) samples.get(name);
-    if (columns == null) {
+    Sample sample = (Sample) samples.get(name);
+    if (sample == null) {
       if (samples.size() >= SAMPLES_KEPT) {
         samples.remove(samples.keySet().iterator().next());
       }
-      columns = new HashMap();
-      samples.put(name, columns);
+      sample = new Sample();
+      samples.put(name, sample);
     }
     List missing = new ArrayList(names);
-    missing.removeAll(columns.keySet());
+    missing.removeAll(sample.columns.keySet());
     if (!missing.isEmpty()) {
-      read(reply.get("arrow").binaryValue(), missing, columns);
+      read(reply.get("arrow").binaryValue(), missing, sample.columns);
     }
-    Object[][] values = new Object[names.size()][];
-    for (int i = 0; i < values.length; i++) {
-      values[i] = (Object[]) columns.get(names.get(i));
-    }
-    return values;
+    return sample;
   }
 
   private static ObjectNode request(ScanQuestion question, List names, Map samples) {
@@ -72,7 +69,7 @@ final class SampledColumns {
     ObjectNode held = request.putObject("held");
     for (Object sample : samples.entrySet()) {
       ArrayNode there = held.putArray((String) ((Map.Entry) sample).getKey());
-      for (Object name : ((Map) ((Map.Entry) sample).getValue()).keySet()) {
+      for (Object name : ((Sample) ((Map.Entry) sample).getValue()).columns.keySet()) {
         there.add((String) name);
       }
     }
@@ -106,6 +103,37 @@ final class SampledColumns {
     } finally {
       reader.close();
       allocator.close();
+    }
+  }
+
+  /** The values of columns in some rows, by their names, and what was made of them. */
+  static final class Sample {
+    private static final int MOST_MADE = 256;
+
+    private final Map columns = new ConcurrentHashMap();
+    private final Map made = new HashMap();
+
+    Object[][] values(List names) {
+      Object[][] values = new Object[names.size()][];
+      for (int i = 0; i < values.length; i++) {
+        values[i] = (Object[]) columns.get(names.get(i));
+      }
+      return values;
+    }
+
+    synchronized boolean has(Object key) {
+      return made.containsKey(key);
+    }
+
+    synchronized Object get(Object key) {
+      return made.get(key);
+    }
+
+    synchronized void put(Object key, Object value) {
+      if (made.size() >= MOST_MADE) {
+        made.clear();
+      }
+      made.put(key, value);
     }
   }
 }

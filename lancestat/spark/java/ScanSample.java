@@ -1,6 +1,7 @@
 package lancestat.relation;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
@@ -18,11 +19,14 @@ import org.apache.spark.sql.catalyst.expressions.Unevaluable;
 final class ScanSample {
   private static final int MOST_CODES = 256;
 
+  // What can be made of the values of an expression.
+  private static final String PASSING = "passing";
+  private static final String CODES = "codes";
+  private static final String MOMENTS = "moments";
+
   private final LanceScan scan;
-  // By the canonical forms of conditions and other expressions.
-  private final Map passing = new HashMap();
-  private final Map coded = new HashMap();
-  private final Map moments = new HashMap();
+  // By what was made, and the canonical form of the expression.
+  private final Map known = new HashMap();
   private int size;
 
   ScanSample(LanceScan scan) {
@@ -47,35 +51,29 @@ final class ScanSample {
   }
 
   /** Which rows pass a condition, a bit each; null where that cannot be said. */
-  synchronized BitSet passing(Expression condition) {
-    Expression key = (Expression) condition.canonicalized();
-    if (!passing.containsKey(key)) {
-      passing.put(key, passed(condition));
-    }
-    return (BitSet) passing.get(key);
+  BitSet passing(Expression condition) {
+    return (BitSet) known(PASSING, condition);
   }
 
   /**
    * A number of each row's value of an expression, the same for the same value; null where that
    * cannot be said, and where there are more values than a byte has.
    */
-  synchronized byte[] coded(Expression value) {
-    Expression key = (Expression) value.canonicalized();
-    if (!coded.containsKey(key)) {
-      Object[] rows = evaluated(value);
-      coded.put(key, rows == null ? null : coded(rows));
-    }
-    return (byte[]) coded.get(key);
+  byte[] coded(Expression value) {
+    return (byte[]) known(CODES, value);
   }
 
   /** The moments of an expression's values; null where they are no numbers, or cannot be said. */
-  synchronized Moments moments(Expression value) {
-    Expression key = (Expression) value.canonicalized();
-    if (!moments.containsKey(key)) {
-      Object[] rows = evaluated(value);
-      moments.put(key, rows == null ? null : Moments.of(rows));
+  Moments moments(Expression value) {
+    return (Moments) known(MOMENTS, value);
+  }
+
+  private synchronized Object known(String what, Expression value) {
+    List key = Arrays.asList(new Object[] {what, value.canonicalized()});
+    if (!known.containsKey(key)) {
+      known.put(key, made(what, value));
     }
-    return (Moments) moments.get(key);
+    return known.get(key);
   }
 
   private static byte[] coded(Object[] rows) {
@@ -104,21 +102,23 @@ final class ScanSample {
     return size;
   }
 
-  private BitSet passed(Expression condition) {
-    Object[] rows = evaluated(condition);
-    if (rows == null) {
-      return null;
+  private static Object made(String what, Object[] rows) {
+    if (what.equals(PASSING)) {
+      return passed(rows);
     }
-    size = rows.length;
+    return what.equals(CODES) ? (Object) coded(rows) : (Object) Moments.of(rows);
+  }
+
+  private static BitSet passed(Object[] rows) {
     BitSet passing = new BitSet();
-    for (int at = 0; at < size; at++) {
+    for (int at = 0; at < rows.length; at++) {
       passing.set(at, Boolean.TRUE.equals(rows[at]));
     }
     return passing;
   }
 
-  /** The values of an expression in all rows; null where it cannot be evaluated. */
-  private Object[] evaluated(Expression value) {
+  /** Makes something of an expression's values, unless a scan of the same rows already has. */
+  private Object made(String what, Expression value) {
     try {
       Map places = new HashMap();
       List names = new ArrayList();
@@ -129,8 +129,21 @@ final class ScanSample {
         places.put(column.exprId(), bound);
         names.add(column.name());
       }
-      Object[][] sampled = names.isEmpty() ? null : scan.table.sampled.of(scan.question, names);
-      return sampled == null ? null : evaluated(Conditions.replaced(value, places), sampled);
+      SampledColumns.Sample sample =
+          names.isEmpty() ? null : scan.table.sampled.of(scan.question, names);
+      if (sample == null) {
+        return null;
+      }
+      Object[][] sampled = sample.values(names);
+      size = sampled[0].length;
+      Expression bound = Conditions.replaced(value, places);
+      List key = Arrays.asList(new Object[] {what, names, bound.canonicalized()});
+      if (sample.has(key)) {
+        return sample.get(key);
+      }
+      Object made = made(what, evaluated(bound, sampled));
+      sample.put(key, made);
+      return made;
     } catch (Throwable error) {
       // As a cast that fails in ANSI mode, whose error has a value of a row.
       Failure.requireSurvivable(error);

@@ -1,11 +1,15 @@
 package lancestat.relation;
 
+import java.lang.ref.Reference;
+import java.lang.ref.WeakReference;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.WeakHashMap;
 import org.apache.spark.QueryContext;
 import org.apache.spark.api.python.ChainedPythonFunctions;
 import org.apache.spark.sql.AnalysisException;
@@ -37,6 +41,8 @@ import scala.collection.immutable.Nil$;
  */
 @SuppressWarnings({"rawtypes", "unchecked"})
 final class SparkApi {
+  private static final Map NO_FILES = new WeakHashMap();
+
   private SparkApi() {}
 
   /** A runner of one Python function over Arrow batches. */
@@ -75,10 +81,27 @@ final class SparkApi {
     return (DataSourceV2Relation) call(DataSourceV2Relation$.MODULE$, "create", given);
   }
 
-  /** The files of a relation that has none, without partitions to look for. */
+  /**
+   * The files of a relation that has none, without partitions to look for: the same for all scans
+   * of a session, of whose settings they have a copy.
+   */
   static InMemoryFileIndex noFiles() {
+    SparkSession session = SparkSession.active();
+    synchronized (NO_FILES) {
+      Reference known = (Reference) NO_FILES.get(session);
+      InMemoryFileIndex files = known == null ? null : (InMemoryFileIndex) known.get();
+      if (files == null) {
+        files = madeNoFiles(session);
+        // They hold the session, which is not to be held by them alone.
+        NO_FILES.put(session, new WeakReference(files));
+      }
+      return files;
+    }
+  }
+
+  private static InMemoryFileIndex madeNoFiles(SparkSession session) {
     return new InMemoryFileIndex(
-        SparkSession.active(),
+        session,
         (scala.collection.immutable.Seq) Nil$.MODULE$,
         Map$.MODULE$.empty(),
         scala.Option.empty(),
