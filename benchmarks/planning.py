@@ -2,9 +2,9 @@
 
     python benchmarks/planning.py [--tiny] [PART ...]
 
-queries   analysis, optimization and physical planning of queries over one to eight tables with a
-          filter on each, beside the same over Parquet that Spark itself has analyzed; and the
-          part of it that the relation's questions take
+queries   analysis, optimization and physical planning of queries over one to ten tables with a
+          filter on each, beside the same without estimates of whole plans, and over Parquet that
+          Spark itself has analyzed; and the part of it that the relation's questions take
 attach    `Project.attach` of 200 tables whose statistics are published, into a session that has
           attached none
 
@@ -28,7 +28,7 @@ import lancestat
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TABLE_COUNTS = (1, 2, 4, 8)
+TABLE_COUNTS = (1, 2, 4, 10)
 OPTIMIZER = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
 
 
@@ -47,29 +47,30 @@ def table_counts(tiny: bool) -> tuple[int, ...]:
 def plans(folder: Path, tiny: bool) -> Measures:
     """Median milliseconds of planning, by number of tables and side."""
     spark, project = begin(folder)
-    lance, parquet = spark.newSession(), spark.newSession()
-    for session in (lance, parquet):
+    lance, columns, parquet = (spark.newSession() for _ in range(3))
+    for session in (lance, columns, parquet):
         for key, value in OPTIMIZER.items():
             session.conf.set(key, value)
+    columns.conf.set("spark.lancestat.estimates.enabled", "false")
     project.attach(lance)
+    project.attach(columns)
     analyze(parquet, lance, [table.name for table in project.spec.tables], folder)
     asked = record_answers()
     measures, slopes = {}, {}
     counts = table_counts(tiny)
     for tables in counts:
         text = query([table.name for table in project.spec.tables[:tables]])
-        for side, session in (("lance", lance), ("parquet", parquet)):
+        for side, session in (("lance", lance), ("columns", columns), ("parquet", parquet)):
             seconds = [plan(session, text) for _ in range(3 if tiny else 40)][1 if tiny else 20 :]
             slopes[side, tables] = statistics.median(seconds)
             measures[f"{side}, {tables} tables, ms"] = 1000 * slopes[side, tables]
         asked.clear()
         plan(lance, text)
         measures[f"  of which answering {len(asked)} questions, ms"] = 1000 * sum(asked)
-    extra = {n: slopes["lance", n] - slopes["parquet", n] for n in counts}
-    measures["lance more than parquet, one table, ms"] = 1000 * extra[1]
-    measures["lance more than parquet, each further table, ms"] = (
-        1000 * (extra[counts[-1]] - extra[1]) / (counts[-1] - 1)
-    )
+    for other in ("columns", "parquet"):
+        for tables in (1, counts[-1]):
+            extra = slopes["lance", tables] - slopes[other, tables]
+            measures[f"lance more than {other}, {tables} tables, ms"] = 1000 * extra
     spark.stop()
     return measures
 
