@@ -11,7 +11,7 @@ from lancestat.spec.model import Reference
 from lancestat.tables.relations import Containment
 from lancestat.tables.statistics.bounds import BOUND_BYTES, Bound
 from lancestat.tables.statistics.column_type import ColumnType, Kind
-from lancestat.tables.statistics.common_values import Values
+from lancestat.tables.statistics.common_values import encode_values
 from lancestat.tables.statistics.partial import ColumnPartial
 
 _WHOLE = frozenset({Kind.INTEGER, Kind.DATE})
@@ -30,14 +30,18 @@ class ReferenceSide:
             return self.fragments.partial(names[0])
         return self.fragments.group_partial(frozenset(names))
 
-    def all_values(self, names: Sequence[str]) -> frozenset[Values] | None:
-        """Return all values in the order of `names`, None where they are not all known."""
+    def all_values(self, names: Sequence[str]) -> frozenset[bytes] | None:
+        """Return the stored forms of all values in the order of `names`, None where not all known.
+
+        NaN has one stored form, and is not equal to itself.
+        """
         partial, order = self.partial(names), self.fragments.tuple_order(names)
         if partial is None or partial.common is None or not partial.common.is_exact:
             return None
         places = [order.index(name) for name in names]
         return frozenset(
-            tuple(one.values[place] for place in places) for one in partial.common.listed
+            encode_values(tuple(one.values[place] for place in places))
+            for one in partial.common.listed
         )
 
 

@@ -273,6 +273,18 @@ def test_an_exchange_that_is_used_twice_is_run_once(shop: SparkSession) -> None:
     assert plan.execution.rows == shop.sql(query).count()
 
 
+def test_no_time_is_more_than_the_query_took(shop: SparkSession) -> None:
+    for key in INTERPRETED:
+        shop.conf.unset(key)
+    shop.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    plan = analyzed(shop.sql("select * from orders full join customers on o_id = c_id"))
+    assert plan.execution is not None
+    most = plan.execution.seconds * shop.sparkContext.defaultParallelism
+    times = [each.actual.pipeline_seconds for each in plan.operators if each.actual]
+    known = [seconds for seconds in times if seconds is not None]
+    assert known and max(known) <= most
+
+
 def test_it_is_text_json_and_a_table(shop: SparkSession) -> None:
     explained = lancestat.explain(shop.sql(QUERY), analyze=True)
     shown: Any = explained.to_json()["explanation"]

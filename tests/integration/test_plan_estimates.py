@@ -308,6 +308,50 @@ def test_a_condition_with_a_subquery_or_another_one_is_estimated(shop: SparkSess
     assert max(estimates(rows)["Join"]) == ORDERS
 
 
+@pytest.mark.parametrize(
+    ("query", "within"),
+    [
+        (
+            "select * from lines where l_part not in (select p_id from parts where p_brand < 3)",
+            1.05,
+        ),
+        (
+            "select * from orders where (o_customer, o_day % 25) not in"
+            " (select c_id, c_nation from customers where c_nation < 3)",
+            1.05,
+        ),
+        # Statistics prove that no line is of so many.
+        (
+            "select * from orders left join (select * from lines where l_quantity > 60)"
+            " on o_id = l_order",
+            1.0,
+        ),
+        ("select * from lines full join range(100) on l_part = id", 1.05),
+        ("select * from lines left anti join range(100) on l_part = id", 1.15),
+    ],
+)
+def test_joins_that_keep_rows_without_partner(
+    shop: SparkSession, query: str, within: float
+) -> None:
+    rows = shop.sql(query)
+    true = rows.count()
+    [made] = estimates(rows)["Join"]
+    assert true / within <= made <= true * within
+
+
+@pytest.mark.parametrize(
+    "grouping",
+    ["rollup(c_nation, o_day)", "cube(c_nation, o_day)", "grouping sets (c_nation, o_day, ())"],
+)
+def test_each_of_several_groupings_is_counted(shop: SparkSession, grouping: str) -> None:
+    rows = shop.sql(f"""
+        select c_nation, o_day, count(*) from orders join customers on o_customer = c_id
+        group by {grouping}
+    """)
+    true = rows.count()
+    assert true / 1.1 <= min(estimates(rows)["Aggregate"]) <= true * 1.1
+
+
 LEAST, MOST = (f"(select {name}(c_nation) from customers)" for name in ("min", "max"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,6 +59,14 @@ TWO = Reference(columns=("a", "b"), table="other", to=("k", "l"))
         ([0, 3], [1, 2, 3], 0, False, "outside the range"),
         ([3, 4], [1, 2, 3], 0, False, "outside the range"),
         ([2, 3], [1, 2, 4], 128, False, "1 value is not in 'other'"),
+        (
+            [1.5, math.nan, -0.0],
+            [1.5, math.nan, 2.5, 0.0],
+            128,
+            True,
+            "all 3 values are in 'other'",
+        ),
+        ([1.5, math.nan], [1.5, 2.5], 128, False, "1 value is not in 'other'"),
         ([2, 4], [1, 2, 4], 128, True, "all 2 values are in 'other'"),
         ([1, 2, 4], [1, 5], 0, False, "3 values are more than 2 rows"),
         ([None], [], 0, True, "no row refers to anything"),

@@ -118,7 +118,8 @@ def _other(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) ->
             return restrict(inputs[0], operator.conditions, None)
         rows = at_most = limit
         evidence = "guess"
-    rows = min(rows, limit)
+    least = _least_of(operator, inputs)
+    rows, at_most = max(least, min(rows, limit)), max(least, at_most)
     columns = _both(inputs).columns
     kept = {id: columns[id] for id in operator.output if id in columns}
     samples = {index: sample for facts in inputs for index, sample in facts.samples.items()}
@@ -140,7 +141,27 @@ def _limit_of(operator: Operator, inputs: Sequence[Facts]) -> float:
     columns = _both(inputs).columns
     known = [columns[id].distinct for pair in pairs for id in pair.columns if id in columns]
     product, larger = math.prod(i.rows for i in inputs), max(i.rows for i in inputs)
-    return product / max(known) if known else larger
+    limit = product / max(known) if known else larger
+    return min(limit, inputs[0].rows) if operator.details["type"] == "LEFT SEMI" else limit
+
+
+def _least_of(operator: Operator, inputs: Sequence[Facts]) -> float:
+    """Return the rows that a join keeps whatever partners they have.
+
+    Of an anti join these are all, as Spark has it: it is not known which find a partner.
+    """
+    if operator.kind != "join":
+        return 0.0
+    left, right = (facts.rows for facts in inputs)
+    match operator.details["type"]:
+        case "LEFT OUTER" | "LEFT ANTI" | "EXISTENCE":
+            return left
+        case "RIGHT OUTER":
+            return right
+        case "FULL OUTER":
+            return max(left, right)
+        case _:
+            return 0.0
 
 
 _KEEPING = frozenset(
@@ -431,9 +452,22 @@ def _united(parts: Sequence[ColumnFacts], rows: Sequence[float]) -> ColumnFacts:
 
 def _expand(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
     [below], times = inputs, operator.details["times"]
-    made = below.with_rows(below.rows * times, below.at_most * times, below.evidence)
-    # The number of a grouping counts as one value: most groups are those of the finest.
-    return replace(_with_columns(below, operator.columns, made), unique=frozenset())
+    rows = below.with_rows(below.rows * times, below.at_most * times, below.evidence)
+    made = _with_columns(below, operator.columns, rows)
+    columns = {}
+    for column in operator.details["columns"]:
+        known, groupings = made.columns.get(column["id"]), frozenset(column.get("in", ()))
+        if known is not None and groupings:
+            parts = tuple(known if index in groupings else _ONE_VALUE for index in range(times))
+            nulls = 1 - (1 - known.nulls) * len(groupings) / times
+            columns[column["id"]] = replace(known, nulls=nulls, parts=parts)
+        elif known is not None:
+            # The number of the grouping.
+            columns[column["id"]] = ColumnFacts(float(times), parts=(_ONE_VALUE,) * times)
+    return replace(made, columns=columns, unique=frozenset(), parts=(below,) * times)
+
+
+_ONE_VALUE = ColumnFacts(1.0)
 
 
 def _limit(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:

@@ -49,7 +49,7 @@ class ColumnFacts:
             none each value occurs as often as any other.
         frequencies: Of the table's common values, where they are kept.
         domain: Of a key of groups: the distinct values that it had before rows of some were lost.
-        parts: Of a union: the columns of its inputs.
+        parts: Of a union: the columns of its inputs. Of several groupings: those of each.
     """
 
     distinct: float
@@ -110,7 +110,7 @@ class Facts:
     condition has left fewer rows by a value that only the query finds out. The rows of scans in
     `determined` follow from some columns of another scan, to which they were joined by a key.
     `groups` have the common values of several columns of the one table that is read. `parts` are
-    the inputs of a union below.
+    the inputs of a union below, or the input of several groupings, once for each.
     """
 
     rows: float
@@ -217,8 +217,10 @@ def _united(facts: Facts, ids: Sequence[str], kept: Kept, rows: float) -> tuple[
     total = max(1.0, sum(part.rows for part in facts.parts))
     counts, words = [], []
     for index, part in enumerate(facts.parts):
-        of_part = replace(part, columns={id: facts.of(id).parts[index] for id in ids})
-        count, how = tuples(of_part, ids, kept, rows=rows * part.rows / total)
+        columns = {id: facts.of(id).parts[index] for id in ids}
+        several = [id for id, column in columns.items() if column.distinct > 1 or column.nulls]
+        of_part = replace(part, columns=columns)
+        count, how = tuples(of_part, several, kept, rows=rows * part.rows / total)
         counts.append(min(count, rows * part.rows / total))
         words += [how] if how else []
     product = math.prod(facts.of(id).distinct for id in ids)

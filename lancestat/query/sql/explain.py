@@ -193,7 +193,7 @@ class _Reader:
         name, inputs = plan.nodeName(), sequence(plan.children())
         if (within := self._within(plan, above)) is not None:
             if is_pipeline(plan):
-                above = replace(above, pipeline_seconds=pipeline_seconds_of(plan))
+                above = replace(above, pipeline_seconds=self._pipeline_seconds(plan))
             self._read(within, depth, above)
             return
         if name.endswith("Aggregate") and [input.nodeName() for input in inputs] == [name]:
@@ -217,6 +217,18 @@ class _Reader:
             self._read(plan.relation().cachedPlan(), depth + 1, _Above())
         for child in stages_below(plan) if name == EMPTY else inputs:
             self._read(child, depth + 1, above.below(plan, name))
+
+    def _pipeline_seconds(self, plan: Any) -> float | None:
+        """Return the time of a pipeline, None where it is more than all cores had.
+
+        Spark adds it once more whenever an operator asks for rows after the last one, as sort-merge
+        joins do (`WholeStageCodegenExec`).
+        """
+        seconds = pipeline_seconds_of(plan)
+        if seconds is None or self._done is None:
+            return None
+        most = self._done.seconds * self._spark.sparkContext.defaultParallelism
+        return seconds if seconds <= most else None
 
     def _within(self, plan: Any, above: _Above) -> Any | None:
         if not above.is_run and plan.nodeName() == "AdaptiveSparkPlan":

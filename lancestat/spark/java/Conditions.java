@@ -12,9 +12,12 @@ import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.IsNull;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression$;
 import org.apache.spark.sql.catalyst.expressions.Subtract;
 import org.apache.spark.sql.types.StructType;
@@ -29,6 +32,19 @@ final class Conditions {
     ArrayNode parts = LanceRelation.JSON.createArrayNode();
     for (Object part : parts(condition)) {
       parts.add(json((Expression) part));
+    }
+    return parts;
+  }
+
+  /** Those of an anti join: `NOT IN` has it lose rows also where it is not known if keys are equal. */
+  static ArrayNode ofAnti(Expression condition) {
+    ArrayNode parts = LanceRelation.JSON.createArrayNode();
+    for (Object part : parts(condition)) {
+      Expression equality = part instanceof Or ? (Expression) ((Or) part).left() : null;
+      boolean isNotIn =
+          equality instanceof EqualTo
+              && new IsNull(equality).semanticEquals((Expression) ((Or) part).right());
+      parts.add(json(isNotIn ? equality : (Expression) part));
     }
     return parts;
   }

@@ -26,6 +26,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Sum;
 import org.apache.spark.sql.catalyst.plans.ExistenceJoin;
+import org.apache.spark.sql.catalyst.plans.LeftAnti$;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -154,7 +155,9 @@ final class PlanQuestion {
       boolean isExistence = join.joinType() instanceof ExistenceJoin;
       node.put("type", isExistence ? "EXISTENCE" : join.joinType().sql());
       if (join.condition().isDefined()) {
-        node.set("conditions", Conditions.of((Expression) join.condition().get()));
+        Expression condition = (Expression) join.condition().get();
+        boolean isAnti = join.joinType() instanceof LeftAnti$;
+        node.set("conditions", isAnti ? Conditions.ofAnti(condition) : Conditions.of(condition));
       }
     } else if (plan instanceof Union) {
       kind = "union";
@@ -232,17 +235,19 @@ final class PlanQuestion {
     }
   }
 
-  /** Each output column as the column that it is in some of the groupings. */
+  /** Each output column as the column that it is in some of the groupings, and in which. */
   private static void expand(ObjectNode node, Expand plan) {
     node.put("times", plan.projections().size());
     ArrayNode columns = node.putArray("columns");
     for (int at = 0; at < plan.output().size(); at++) {
       ObjectNode column = columns.addObject().put("id", id((Attribute) plan.output().apply(at)));
-      Iterator projections = plan.projections().iterator();
-      while (projections.hasNext()) {
-        Object value = ((scala.collection.immutable.Seq) projections.next()).apply(at);
+      ArrayNode groupings = column.putArray("in");
+      for (int grouping = 0; grouping < plan.projections().size(); grouping++) {
+        Object value =
+            ((scala.collection.immutable.Seq) plan.projections().apply(grouping)).apply(at);
         if (value instanceof Attribute) {
           column.put("of", id((Attribute) value));
+          groupings.add(grouping);
         }
       }
     }
