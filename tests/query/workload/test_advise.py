@@ -341,8 +341,7 @@ def test_files_are_written_all_or_none_where_that_can_be_known(
     assert "specs/z.yml: Permission denied" in result.output
     assert ("(specs/lines.yml, specs/orders.yml changed before)" in result.output) == bool(changed)
     files = {path: path.read_text() for path in Path("specs").iterdir()}
-    assert files.keys() == as_was.keys()
-    assert {path.stem for path in files if files[path] != as_was[path]} == {*changed}
+    assert {path.stem for path in files if files[path] != as_was.get(path)} == {*changed}
 
 
 def costed(rows: int) -> tuple[dict[str, Any], ...]:
@@ -474,27 +473,23 @@ def test_removing_a_column_leaves_the_others(advise: Advise) -> None:
     assert specs() == SPECS.replace("[o_id, 'o_old']", "[o_id]")
 
 
-LOST = "tables: [{name: lost, uri: lost.lance, references: [REFERENCE]}]\n".replace(
-    "REFERENCE", "{columns: [a], table: orders, to: [o_old]}"
-)
+LOST = """\
+tables:
+- {name: lost, uri: lost.lance, references: [{columns: [a], table: orders, to: [o_old]}]}
+"""
+EMPTY = "specs/empty.yml", "tables: []\n"
 
 
 @pytest.mark.parametrize(
     ("declared", "file", "text"),
     [
-        (declared, "specs/empty.yml", "tables: []\n")
-        for declared in (
-            "expect: [{not_null: o_old}]",
-            "expect: [{unique: [o_id, o_old]}]",
-            "monitors: [{column_anomalies: [o_old]}]",
-            "common_values: {columns: [o_old]}",
-            "groups: [[o_id, o_old]]",
-            "references: [{columns: [o_id], table: orders, to: [o_old]}]",
-            "expect: [{references: {columns: [o_id], table: orders, to: [o_old]}}]",
-        )
-    ]
-    # Of the project, and of another table that cannot be opened.
-    + [
+        ("expect: [{unique: [o_id, o_old]}]", *EMPTY),
+        ("monitors: [{column_anomalies: [o_old]}]", *EMPTY),
+        ("common_values: {columns: [o_old]}", *EMPTY),
+        ("groups: [[o_id, o_old]]", *EMPTY),
+        ("references: [{columns: [o_id], table: orders, to: [o_old]}]", *EMPTY),
+        ("expect: [{references: {columns: [o_id], table: orders, to: [o_old]}}]", *EMPTY),
+        # Of the project, and of another table that cannot be opened.
         ("tags: []", "lancestat_project.yml", "monitors: [{column_anomalies: [o_old]}]\n"),
         ("tags: []", "specs/lost.yml", LOST),
     ],
@@ -512,9 +507,7 @@ def test_columns_that_a_declaration_needs_are_in_use(
     assert Project.load().advise(["early", "late"]).proposals == ()
 
 
-def test_a_column_that_something_is_proposed_of_is_not_proposed_for_removal(
-    advise: Advise,
-) -> None:
+def test_a_column_is_not_proposed_for_removal_and_other_changes(advise: Advise) -> None:
     old = operator("Filter", "Filter (o_old#4L = 7)", scan("orders", "o_old#4L"))
     at(0, old, path="early")
     at(91, scan("orders", "o_id#1L"), path="late")
