@@ -311,7 +311,8 @@ def _sides(pairs: Iterable[tuple[_Column | None, _Column | None]]) -> Iterator[C
 
 
 # `o_custkey#1L AS key#9L`, also through casts, which keep what values are equal.
-_ALIAS = re.compile(r"(?:cast\()?[^\s\[(,#]+#(\d+)L?(?: as [\w(),]+\))? AS [^\[\],]+?#(\d+)L?")
+# Names are tried from their beginning alone, for the sake of long literals.
+_ALIAS = re.compile(r"(?<![^\s\[(,#])[^\s\[(,#]+#(\d+)L?(?: as [\w(),]+\))? AS [^\[\],]+?#(\d+)L?")
 # The keys of a join: `SortMergeJoin [a#1], [b#2], Inner` and its like.
 _KEYS = re.compile(r"\w+Join(?:\(skew=true\))? \[(.*?)\], \[(.*?)\], \w+")
 _PLAIN = re.compile(r"(?:cast\()?[^\s(,]+#(\d+)L?(?: as [\w(),]+\))?", re.DOTALL)

@@ -180,3 +180,8 @@ def test_rows_that_spark_expected_stand_at_the_end_of_a_line(
 def test_a_literal_is_not_taken_for_the_rows_that_spark_expected() -> None:
     line = "Filter (s#1 = Statistics(sizeInBytes=1, rowCount=7)), Statistics(sizeInBytes=1.0 B)"
     assert expected_rows(f"== Optimized Logical Plan ==\n{line}") == {}
+
+
+def test_long_literals_take_no_longer_than_they_are() -> None:
+    text = f"Filter ((o_cat#3L = {'x' * 1_000_000}) AND (o_sub#4L = {'(' * 1_000_000}))"
+    assert {use.table for use in uses(operator("Filter", text, ORDERS))} == {"orders"}
