@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -89,12 +89,6 @@ def checks_of(
                 verdict = CheckVerdict.PROVED if proof.holds else CheckVerdict.REFUTED
                 results[place] = replace(result, verdict=verdict, detail=proof.detail)
     return tuple(results)
-
-
-def referred(expectations: Iterable[Expectation]) -> Iterator[Reference]:
-    """Yield the references among expectations."""
-    checks = (expectation.check for expectation in expectations)
-    return (check.reference for check in checks if isinstance(check, References))
 
 
 def known_proof(

@@ -15,7 +15,7 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import pinned_rows_changed_at
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.fragments import FragmentStatistics, load_groups_of_tables
-from lancestat.report.expectations import checks_of, failed_checks, other_tables, referred
+from lancestat.report.expectations import checks_of, failed_checks, other_tables
 from lancestat.report.monitors import monitor_checks, monitors_of
 from lancestat.report.relations import groups_of, refuted, relations_of
 from lancestat.report.values import (
@@ -32,7 +32,7 @@ from lancestat.report.values import (
 from lancestat.runs.actions import STATE_LACKS
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import NodeCheck, PastRun
-from lancestat.spec.expectations import Severity
+from lancestat.spec.expectations import Severity, referred
 from lancestat.spec.model import Freshness, Node, Table, tables_of
 from lancestat.state.values import PartialIndex, partial_key, table_identity
 from lancestat.tables.coverage import cover

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any, ClassVar, get_args
 
@@ -250,6 +250,12 @@ class Expectation:
 
     def __str__(self) -> str:
         return check_text(self.check)
+
+
+def referred(expectations: Iterable[Expectation]) -> Iterator[Reference]:
+    """Yield the references among expectations."""
+    checks = (expectation.check for expectation in expectations)
+    return (check.reference for check in checks if isinstance(check, References))
 
 
 EXPECT = Listed(title="a list of expectations", items=Nested(resource=Expectation))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, field, replace
 from datetime import timedelta
 from typing import ClassVar
@@ -48,8 +48,15 @@ from lancestat.spec.expectations import (
     References,
     canonical_expectations,
     expectations_text,
+    referred,
 )
-from lancestat.spec.monitors import MONITORS, Monitor, monitors_text
+from lancestat.spec.monitors import (
+    MONITORS,
+    ColumnAnomalies,
+    Monitor,
+    monitors_text,
+    with_shared,
+)
 from lancestat.spec.relations import (
     COMMON_VALUES,
     GROUPS,
@@ -487,6 +494,23 @@ class Table:
         # Tables of a source share what it names, and have what they can of it.
         for number, name in enumerate(shared if shared and self.source is None else ()):
             yield f"common_values.columns.{number}", name
+
+    def needed_columns(self, shared: Sequence[Monitor]) -> Iterator[tuple[str, str]]:
+        """Yield the columns whose statistics its declaration uses, each with the table it is of.
+
+        They are those that it names anywhere but in `columns`, and those of other tables that its
+        references name. `shared` are the project's monitors.
+        """
+        common = self.common_values and self.common_values.columns
+        watched = (monitor.watched for monitor in with_shared(self.monitors, shared))
+        own = {name for _, name in self.named_columns}.union(
+            common or (),
+            *(each.check.columns for each in self.expect),
+            *(each.columns or () for each in watched if isinstance(each, ColumnAnomalies)),
+        )
+        yield from ((self.name, name) for name in own)
+        for reference in (*self.references, *referred(self.expect)):
+            yield from ((reference.table, name) for name in reference.to)
 
     def at(self, name: str) -> Location:
         """Return where the value of a dotted key is written, as far as `places` has it."""

@@ -154,19 +154,24 @@ class Advice:
 
 
 def propose(
-    workload: Workload, known: Sequence[KnownTable], *, min_queries: int = 1
+    workload: Workload,
+    known: Sequence[KnownTable],
+    named: Collection[tuple[str, str]],
+    *,
+    min_queries: int = 1,
 ) -> tuple[Proposal, ...]:
     """Return proposals for some tables, under whose names the workload is.
 
     Args:
         workload: What queries use (`Workload.renamed`).
         known: The tables, in the order of the result.
+        named: The columns that declarations of the project use, each with its table.
         min_queries: How many queries have to use what a proposal adds.
     """
     identified = {
         (table.spec.name, columns) for table in known for columns in _identified(workload, table)
     }
-    proposals: list[Proposal] = []
+    proposals: dict[str, list[Proposal]] = {}
     for table in known:
         added = chain.from_iterable(
             (
@@ -179,8 +184,14 @@ def propose(
             )
         )
         common = sorted((each for each in added if each.queries >= min_queries), key=_order)
-        proposals += (*_within_limit(table, common), *_unused(workload, table))
-    return tuple(proposals)
+        proposals[table.spec.name] = [*_within_limit(table, common)]
+    in_use = {*named}
+    for each in chain.from_iterable(proposals.values()):
+        in_use.update((each.table, column) for column in each.columns)
+        in_use.update((each.other or "", column) for column in each.other_columns)
+    for table in known:
+        proposals[table.spec.name] += _unused(workload, table, in_use)
+    return tuple(chain.from_iterable(proposals.values()))
 
 
 def needed(proposals: Sequence[Proposal], min_q_error: float) -> tuple[Proposal, ...]:
@@ -331,8 +342,10 @@ def _common_values(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
             yield table.adding(Change.COMMON_VALUES, columns, usage)
 
 
-def _unused(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
-    """Yield columns with statistics that no query has read for 90 days.
+def _unused(
+    workload: Workload, table: KnownTable, in_use: Collection[tuple[str, str]]
+) -> Iterator[Proposal]:
+    """Yield columns with statistics that no declaration uses and no query has read for 90 days.
 
     The workload has to span them, and the table to be in use; where it is not known which columns
     a query reads, it may read all.
@@ -341,12 +354,12 @@ def _unused(workload: Workload, table: KnownTable) -> Iterator[Proposal]:
     if usage is None or workload.first is None or workload.last is None:
         return
     since = workload.last - UNUSED_AFTER
-    read, named = usage.last_read, {name for _, name in table.spec.named_columns}
+    read = usage.last_read
     is_known = ALL_COLUMNS not in read or read[ALL_COLUMNS] < since
     if workload.first > since or not is_known or not any(at >= since for at in read.values()):
         return
-    for name in sorted(table.wanted - named):
-        last = read.get(name)
-        if last is None or last < since:
+    for name in sorted(table.wanted):
+        last, is_in_use = read.get(name), (table.spec.name, name) in in_use
+        if not is_in_use and (last is None or last < since):
             queries, columns = usage.queries, (name,)
             yield Proposal(table.spec.name, Change.UNUSED, columns, queries, last_read=last)

@@ -6,11 +6,12 @@ import difflib
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import yaml
 
 from lancestat.errors import LancestatError, NotWritten
-from lancestat.lake.files import write_whole
+from lancestat.lake.files import new_draft, remove_drafts
 from lancestat.query.workload.advice import Advice, Change, Proposal
 from lancestat.query.workload.edit import CannotEditError, SpecText, Value, flow
 from lancestat.spec.catalog import table_name_of
@@ -101,16 +102,17 @@ def _edited(
         raise CannotEditError(f"{name} is not in UTF-8") from None
     try:
         if table.source is not None and table.name not in text.names():
-            _declare(text, table, found[table.name])
+            # As it was written: edits of tables above it move a source.
+            _declare(text, SpecText(files.files.read(name).decode()), table, found[table.name])
         _apply(text, _index(text, table.name), proposal)
     except CannotEditError as error:
         raise CannotEditError(f"{name} {error}") from None
     return EditedFiles(files.files, {**files.texts, name: text.text})
 
 
-def _declare(text: SpecText, table: Table, uri: str) -> None:
+def _declare(text: SpecText, written: SpecText, table: Table, uri: str) -> None:
     """Declare a table that a source has found, in the file of the source, with its defaults."""
-    source = text.source(table.location.line or 0)
+    source = written.source(table.location)
     name = table_name_of((table.declared or table).uri)
     if name is None:
         raise CannotEditError("has a table of a source that has no name there")
@@ -121,28 +123,41 @@ def _declare(text: SpecText, table: Table, uri: str) -> None:
         if below == uri:
             raise CannotEditError(f"has a source that finds {table.name} in another folder")
         place = ("uri", flow(f"{source['uri'].value.rstrip('/')}/{below}"))
-    text.add_table([("name", flow(table.name)), place, *text.entries(source.get("defaults"))])
+    text.add_table([("name", flow(table.name)), place, *written.entries(source.get("defaults"))])
 
 
 def write_files(files: EditedFiles) -> tuple[str, ...]:
     """Write the texts of spec files, each whole, and return the names of those that changed.
 
+    All are written beside the files before the first takes its place.
+
     Raises:
         NotWritten: A file cannot be written.
     """
-    changed = [
+    changed = sorted(
         name for name, text in files.texts.items() if text.encode() != files.files.read(name)
-    ]
-    for name in sorted(changed):
-        # A link stays one.
-        path = (files.files.root / name).resolve()
-        try:
-            mode = path.stat().st_mode
-            write_whole(path, files.texts[name].encode())
-            path.chmod(stat.S_IMODE(mode))
-        except OSError as error:
-            raise NotWritten(f"cannot write to {path}: {error.strerror or error}") from None
-    return tuple(sorted(changed))
+    )
+    drafts: dict[Path, Path] = {}
+    written: list[str] = []
+    # A link stays one.
+    paths = {name: (files.files.root / name).resolve() for name in changed}
+    try:
+        for name, path in paths.items():
+            remove_drafts(path)
+            drafts[path] = new_draft(path)
+            drafts[path].write_bytes(files.texts[name].encode())
+            drafts[path].chmod(stat.S_IMODE(path.stat().st_mode))
+        for name, path in paths.items():
+            drafts[path].replace(path)
+            written.append(name)
+    except OSError as error:
+        already = f" ({', '.join(written)} changed before)" if written else ""
+        reason = error.strerror or error
+        raise NotWritten(f"cannot write to {path}: {reason}{already}") from None
+    finally:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+    return tuple(changed)
 
 
 def _index(text: SpecText, name: str) -> int:

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import yaml
 
+from lancestat.errors import Location
 from lancestat.spec.document import plain_scalar
+from lancestat.spec.template import is_template
 
 # A value to write: text, a number, a boolean, a list or a mapping of them.
 Value = str | int | bool | Sequence["Value"] | Mapping[str, "Value"]
@@ -116,21 +118,24 @@ class SpecText:
         if tables is None:
             if not isinstance(root, yaml.MappingNode) or root.flow_style:
                 raise CannotEditError("has no place for tables")
-            self._insert(len(self.text.rstrip()), f"\n\ntables:{_item(entries, '  ')}")
+            end = max(len(self.text.rstrip()), self._leaf_end(root, root))
+            self._insert(end, f"{self._gap(root)}\ntables:{_item(entries, '  ')}")
             return
         is_list = isinstance(tables, yaml.SequenceNode) and not tables.flow_style
         if not is_list or self._is_shared(tables):
             raise CannotEditError("has no list of tables of its own, line by line")
         indent = " " * tables.start_mark.column
         end = self._line_end(self._leaf_end(tables.value[-1], tables))
-        self._insert(end, f"\n{_item(entries, indent)}")
+        self._insert(end, f"{self._gap(tables)}{_item(entries, indent)}")
 
-    def source(self, line: int) -> dict[str, yaml.Node]:
-        """Return the keys of the source that begins in a line, counted from 1."""
+    def source(self, place: Location) -> dict[str, yaml.Node]:
+        """Return the keys of the source whose folder or catalog is written at a place."""
         root = self._root()
         value = value_of(root, "sources") if isinstance(root, yaml.MappingNode) else None
         for item in value.value if value is not None else ():
-            if isinstance(item, yaml.MappingNode) and item.start_mark.line == line - 1:
+            keys = item.value if isinstance(item, yaml.MappingNode) else ()
+            marks = [value.start_mark for name, value in keys if name.value in ("uri", "catalog")]
+            if (place.line, place.column) in [(mark.line + 1, mark.column + 1) for mark in marks]:
                 return self._keys(item)
         raise CannotEditError("does not have the source as it stands")
 
@@ -224,6 +229,8 @@ class SpecText:
         old = self.value(index, path)
         if not isinstance(old, yaml.ScalarNode):
             raise CannotEditError("has no single value there")
+        if is_template(old.value):
+            raise CannotEditError(f"has a template as '{path[-1]}'")
         start, end = _start(old), _end(old)
         self.text = self.text[:start] + flow(value) + self.text[end:]
 
@@ -278,9 +285,11 @@ class SpecText:
             # An alias, which ends its line.
             return self._line_end(_end(before))
         if isinstance(node, yaml.ScalarNode):
-            if node.style in ("|", ">"):
-                return _start(node) + len(self.text[_start(node) : _end(node)].rstrip())
-            return _end(node)
+            text = self.text[_start(node) : _end(node)]
+            if self._is_kept(node):
+                # All but the end of its last line is content.
+                return _start(node) + len(text.rstrip(" ").removesuffix("\n").removesuffix("\r"))
+            return _start(node) + len(text.rstrip() if node.style in ("|", ">") else text)
         assert isinstance(node, yaml.CollectionNode)
         if node.flow_style or not node.value:
             return _end(node)
@@ -289,6 +298,17 @@ class SpecText:
                 self._leaf_end(node.value[-1][1], node.value[-1][0]), _end(node.value[-1][0])
             )
         return self._leaf_end(node.value[-1], node)
+
+    def _is_kept(self, node: yaml.Node) -> bool:
+        """Whether a node is a block of text with all the empty lines at its end."""
+        is_block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
+        return is_block and _KEPT.match(self.text, _start(node)) is not None
+
+    def _gap(self, node: yaml.Node) -> str:
+        """Return an empty line to write behind a node, nothing where that would be part of it."""
+        while isinstance(node, yaml.CollectionNode) and node.value:
+            node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
+        return "" if self._is_kept(node) else "\n"
 
     def _insert_line(self, after: int, indent: str, key: str, value: Value) -> None:
         text = f"\n{indent}{key}: {flow(value)}"
@@ -308,6 +328,8 @@ class SpecText:
         self.text = self.text[:position] + text + self.text[position:]
 
 
+# The head of a block of text that keeps the empty lines at its end.
+_KEPT = re.compile(r"[^\n#]*?[|>]\d?\+")
 # What has a meaning in a flow list or mapping, or ends a line.
 _INDICATORS = re.compile(r"[,\[\]{}\n]")
 

@@ -7,7 +7,9 @@ bytes, since names change: a log that is still written ends in `.inprogress`.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -25,9 +27,9 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _PIECE_BYTES = 2048
 _MAX_BLOCK_BYTES = 64 * 1024 * 1024
 _ROLLED = "eventlog_v2_"
-# Of a rolled log: events_7_app-20240102030405-0001.zstd, or with .compact at its end.
-_PART = re.compile(r"events_(\d+)_")
-_STATUS = "appstatus_"
+# Of a rolled log: events_7_app-20240102030405-0001.zstd, or with .compact behind it, once whole.
+_PART = re.compile(r"events_(\d+)_(?!.*\.compact\.inprogress$)")
+_COMPACT = ".compact"
 
 
 @dataclass(slots=True)
@@ -36,8 +38,9 @@ class LeftOut:
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, one: str, many: str) -> None:
-        self.counts[one, many] += 1
+    def add(self, one: str, many: str, number: int = 1) -> None:
+        if number:
+            self.counts[one, many] += number
 
     def __str__(self) -> str:
         """One line for people, empty where nothing was left out."""
@@ -50,49 +53,73 @@ NO_EVENT = "line that is no event", "lines that are no events"
 LONG_LINE = "line longer than 64 MB", "lines longer than 64 MB"
 UNREADABLE = "file that cannot be read", "files that cannot be read"
 LZF = "file compressed with LZF", "files compressed with LZF"
+MISSING = "missing part of a rolled log", "missing parts of rolled logs"
 
 
 class TruncatedError(Exception):
     """A compressed stream ends within a block, or is damaged."""
 
 
-def find_logs(paths: Iterable[Path]) -> Iterator[tuple[Path, ...]]:
-    """Yield logs, each as its files in the order in which they were written.
+def find_logs(paths: Iterable[Path], left_out: LeftOut) -> Iterator[tuple[Path, ...]]:
+    """Yield logs, each once, as its files in the order in which they were written.
 
-    Folders are searched to the bottom; hidden files are left out.
+    Folders are searched to the bottom; hidden files are left out, missing ones are counted.
 
     Raises:
-        EventLogUnreadable: A path does not exist, or a folder cannot be listed.
+        EventLogUnreadable: A path does not exist, is no file or folder, or a folder cannot
+            be listed.
     """
+    missing: dict[tuple[Path, ...], int] = {}
     for path in paths:
         try:
-            yield from _below(path)
+            missing.update(_below(Path(os.path.realpath(path))))
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise EventLogUnreadable(f"cannot read {visible(str(path))}: {reason}") from None
+    seen: set[Path] = set()
+    # A part of a rolled log that is named by itself is one.
+    for files in sorted(missing, key=len, reverse=True):
+        if not seen.issuperset(files):
+            seen.update(files)
+            left_out.add(*MISSING, missing[files])
+            yield files
 
 
-def _below(path: Path) -> Iterator[tuple[Path, ...]]:
+def _below(path: Path) -> Iterator[tuple[tuple[Path, ...], int]]:
+    """Yield logs, each with the number of its parts that are missing."""
     if not path.is_dir():
         # Opened later; what does not exist is an error at once.
-        path.stat()
-        yield (path,)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(None, "it is neither a file nor a folder")
+        yield (path,), 0
         return
     entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
     if path.name.startswith(_ROLLED):
-        yield tuple(_rolled(entries))
+        yield _rolled(entries)
         return
     for entry in entries:
         if entry.is_dir() and not entry.is_symlink():
             yield from _below(entry)
         elif entry.is_file():
-            yield (entry,)
+            yield (Path(os.path.realpath(entry)),), 0
 
 
-def _rolled(entries: Iterable[Path]) -> list[Path]:
-    """Return the parts of a rolled log; a compact one stands for all before it, which are gone."""
-    parts = [(int(match[1]), entry) for entry in entries if (match := _PART.match(entry.name))]
-    return [entry for _, entry in sorted(parts)]
+def _rolled(entries: Iterable[Path]) -> tuple[tuple[Path, ...], int]:
+    """Return the parts of a rolled log, and how many are missing.
+
+    A compact part has what is left of all up to its number, which Spark removes later.
+    """
+    parts = sorted(
+        (int(match[1]), entry.name.endswith(_COMPACT), Path(os.path.realpath(entry)))
+        for entry in entries
+        if (match := _PART.match(entry.name))
+    )
+    compact = [place for place, (_, is_compact, _) in enumerate(parts) if is_compact]
+    parts = parts[compact[-1] if compact else 0 :]
+    numbers = {number for number, _, _ in parts}
+    first = parts[0][0] if compact else 1
+    missing = max(numbers, default=0) - first + 1 - len(numbers)
+    return tuple(file for _, _, file in parts), max(0, missing)
 
 
 def read_lines(path: Path, left_out: LeftOut) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from math import isfinite
 
 import msgspec
 
@@ -310,7 +311,8 @@ def _sides(pairs: Iterable[tuple[_Column | None, _Column | None]]) -> Iterator[C
 
 
 # `o_custkey#1L AS key#9L`, also through casts, which keep what values are equal.
-_ALIAS = re.compile(r"(?:cast\()?[^\s\[(,#]+#(\d+)L?(?: as [\w(),]+\))? AS [^\[\],]+?#(\d+)L?")
+# Names are tried from their beginning alone, for the sake of long literals.
+_ALIAS = re.compile(r"(?<![^\s\[(,#])[^\s\[(,#]+#(\d+)L?(?: as [\w(),]+\))? AS [^\[\],]+?#(\d+)L?")
 # The keys of a join: `SortMergeJoin [a#1], [b#2], Inner` and its like.
 _KEYS = re.compile(r"\w+Join(?:\(skew=true\))? \[(.*?)\], \[(.*?)\], \w+")
 _PLAIN = re.compile(r"(?:cast\()?[^\s(,]+#(\d+)L?(?: as [\w(),]+\))?", re.DOTALL)
@@ -444,7 +446,9 @@ def _role_of(condition: str) -> Role | None:
     return Role.EQUALITY if compared[1] in ("=", "<=>") else Role.RANGE
 
 
-_STATISTICS = re.compile(r"Statistics\(sizeInBytes=[^,()]*, rowCount=([0-9.E+-]+)")
+# At the end of a line: before it, literals may look like anything.
+_ROWS = r"rowCount=([0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]+)?)"
+_STATISTICS = re.compile(rf"Statistics\(sizeInBytes=[^,()]*, {_ROWS}(?:, [^()]*)?\)\s*$")
 _OPTIMIZED = "== Optimized Logical Plan =="
 _LOGICAL = re.compile(r"[\s:+-]*(Join|Filter|Aggregate) (.*)")
 
@@ -474,6 +478,6 @@ def expected_rows(description: str) -> dict[Operator, float]:
             break
         statistics = _STATISTICS.search(line)
         operator = None if statistics is None else logical_operator(line[: statistics.start()])
-        if statistics is not None and operator is not None:
+        if statistics is not None and operator is not None and isfinite(float(statistics[1])):
             rows[operator] = float(statistics[1])
     return rows

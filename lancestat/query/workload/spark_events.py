@@ -130,7 +130,7 @@ class LogReader:
         Raises:
             EventLogUnreadable: A path does not exist, or a folder cannot be listed.
         """
-        for files in find_logs(paths):
+        for files in find_logs(paths, self.left_out):
             application = _Application(self.workload)
             is_log = False
             for file in files:
@@ -140,8 +140,8 @@ class LogReader:
 
     def _read_file(self, path: Path, application: _Application) -> bool:
         """Read a file, and return whether it holds events."""
-        bad, has_events = 0, False
-        for line in read_lines(path, self.left_out):
+        bad, has_events, left_out = 0, False, LeftOut()
+        for line in read_lines(path, left_out):
             if not line.strip():
                 continue
             if application.accept(line):
@@ -151,10 +151,10 @@ class LogReader:
             if not has_events and bad > _LINES_BEFORE:
                 break
         if has_events:
-            for _ in range(bad):
-                self.left_out.add(*NO_EVENT)
-        elif bad or not _is_status(path):
-            self.left_out.add(*NO_LOG)
+            left_out.add(*NO_EVENT, bad)
+        elif not left_out.counts and (bad or not _is_status(path)):
+            left_out.add(*NO_LOG)
+        self.left_out.counts.update(left_out.counts)
         return has_events
 
 

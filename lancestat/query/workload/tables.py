@@ -119,7 +119,9 @@ def advise(
     opened = {table.spec.name: table.spec for table in known}
     names = declared_names(scanned, (opened.get(table.name, table) for table in tables))
     workload = reader.workload.renamed(names)
-    proposals = propose(workload, known, min_queries=min_queries)
+    monitors = observer.spec.monitors
+    named = {pair for table in tables for pair in table.needed_columns(monitors)}
+    proposals = propose(workload, known, named, min_queries=min_queries)
     helpful = needed(proposals, min_q_error)
     return Advice(
         project=observer.spec.name,

@@ -271,6 +271,79 @@ def test_sources_that_cannot_be_declared_in_their_text(
     assert specs() == sources
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["  - uri: {place}\n", "  - &{place}\n    uri: {place}\n", "  -\n\n    uri: {place}\n"],
+)
+@pytest.mark.parametrize("notes", range(8))
+def test_edits_above_a_source_do_not_move_it(advise: Advise, source: str, notes: int) -> None:
+    for name, place in {"customers": "here", "others": "there"}.items():
+        rows = pa.table({"c_id": [1, 2], "c_name": ["a", "b"]})
+        lance.write_dataset(rows, f"{place}/{name}.lance")
+    sources = "".join(
+        f"{'    # note' * bool(number)}\n" * (notes * number)
+        + source.format(place=place)
+        + f"    defaults: {{tags: [{place}]}}\n"
+        for number, place in enumerate(("there", "here"))
+    )
+    with_source("tables:\n  - name: orders\n    uri: orders.lance\nsources:\n" + sources)
+    text = specs()
+    grouped = operator("HashAggregate", "HashAggregate(keys=[o_cat#2L, o_day#3L])", ORDERS)
+    result = advise(CATEGORY, DAYS, NAME, grouped, options=("--write",))
+    assert result.exit_code == 0, result.output
+    assert "by hand" not in result.stdout
+    declared = "  - name: customers\n    uri: here/customers.lance\n    tags: [here]\n"
+    assert declared in specs()
+    assert specs().endswith(text.partition("sources:")[2])
+
+
+@pytest.mark.parametrize(
+    ("declared", "key"),
+    [("histogram: \"{{ var('h') }}\"", "histogram"), ("columns: \"{{ 'all' }}\"", "columns")],
+)
+def test_templates_stay_as_they_are(advise: Advise, declared: str, key: str) -> None:
+    project = Path("lancestat_project.yml")
+    project.write_text(project.read_text() + "vars: {h: false}\n")
+    text = f"tables:\n- name: orders\n  uri: orders.lance\n  {declared}\n"
+    Path("specs/shop.yml").write_text(text)
+    at(0, DAYS, path="early")
+    at(91, ORDERS, path="late")
+    result = CliRunner().invoke(cli, ["advise", "early", "late", "--write"])
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.stdout.split())
+    assert f"specs/shop.yml has a template as '{key}'." in shown
+    assert declared in specs()
+
+
+@pytest.mark.parametrize(
+    ("step", "changed"), [("write_bytes", ()), ("chmod", ()), ("replace", ("lines", "orders"))]
+)
+def test_files_are_written_all_or_none_where_that_can_be_known(
+    advise: Advise, monkeypatch: pytest.MonkeyPatch, step: str, changed: tuple[str, ...]
+) -> None:
+    for name, table in {"lines": "customers", "orders": "orders", "z": "z"}.items():
+        text = f"tables:\n- name: {table}\n  uri: {table}.lance\n"
+        Path(f"specs/{name}.yml").write_text(text)
+    Path("specs/shop.yml").unlink()
+    lance.write_dataset(pa.table({"z": [1, 2]}), "z.lance")
+    other = operator("Filter", "Filter (z#40L = 7)", scan("z", "z#40L"))
+    as_was = {path: path.read_text() for path in Path("specs").iterdir()}
+    real = getattr(Path, step)
+
+    def failing(path: Path, *values: Any) -> Any:
+        if path.name.startswith(".z.yml.draft"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *values)
+
+    monkeypatch.setattr(Path, step, failing)
+    result = advise(CATEGORY, NAME, other, options=("--write",))
+    assert result.exit_code != 0
+    assert "specs/z.yml: Permission denied" in result.output
+    assert ("(specs/lines.yml, specs/orders.yml changed before)" in result.output) == bool(changed)
+    files = {path: path.read_text() for path in Path("specs").iterdir()}
+    assert {path.stem for path in files if files[path] != as_was.get(path)} == {*changed}
+
+
 def costed(rows: int) -> tuple[dict[str, Any], ...]:
     """A filter by o_cat of which Spark expected 10 rows."""
     text = "Filter (o_cat#2L = 7)"
@@ -398,6 +471,50 @@ def test_removing_a_column_leaves_the_others(advise: Advise) -> None:
     result = CliRunner().invoke(cli, ["advise", "early", "late", "--write"])
     assert "read never" in result.stdout
     assert specs() == SPECS.replace("[o_id, 'o_old']", "[o_id]")
+
+
+LOST = """\
+tables:
+- {name: lost, uri: lost.lance, references: [{columns: [a], table: orders, to: [o_old]}]}
+"""
+EMPTY = "specs/empty.yml", "tables: []\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "file", "text"),
+    [
+        ("expect: [{unique: [o_id, o_old]}]", *EMPTY),
+        ("monitors: [{column_anomalies: [o_old]}]", *EMPTY),
+        ("common_values: {columns: [o_old]}", *EMPTY),
+        ("groups: [[o_id, o_old]]", *EMPTY),
+        ("references: [{columns: [o_id], table: orders, to: [o_old]}]", *EMPTY),
+        ("expect: [{references: {columns: [o_id], table: orders, to: [o_old]}}]", *EMPTY),
+        # Of the project, and of another table that cannot be opened.
+        ("tags: []", "lancestat_project.yml", "monitors: [{column_anomalies: [o_old]}]\n"),
+        ("tags: []", "specs/lost.yml", LOST),
+    ],
+)
+def test_columns_that_a_declaration_needs_are_in_use(
+    advise: Advise, declared: str, file: str, text: str
+) -> None:
+    at(0, ORDERS, path="early")
+    at(91, scan("orders", "o_id#1L"), path="late")
+    [unused] = Project.load().advise(["early", "late"]).proposals
+    assert (unused.change, unused.columns) == (Change.UNUSED, ("o_old",))
+    Path("specs/shop.yml").write_text(SPECS.replace("tags: [nightly]", declared))
+    with Path(file).open("a") as beside:
+        beside.write(text)
+    assert Project.load().advise(["early", "late"]).proposals == ()
+
+
+def test_a_column_is_not_proposed_for_removal_and_other_changes(advise: Advise) -> None:
+    old = operator("Filter", "Filter (o_old#4L = 7)", scan("orders", "o_old#4L"))
+    at(0, old, path="early")
+    at(91, scan("orders", "o_id#1L"), path="late")
+    proposals = Project.load().advise(["early", "late"]).proposals
+    assert [(each.change, each.columns) for each in proposals] == [
+        (Change.COMMON_VALUES, ("o_old",))
+    ]
 
 
 def test_the_q_error_is_part_of_the_evidence(advise: Advise) -> None:

@@ -76,6 +76,31 @@ def test_a_key_goes_after_those_that_a_table_has(before: str, after: str) -> Non
     assert text.text == f"tables:\n{after}\n"
 
 
+@pytest.mark.parametrize("head", ["|+", ">+", "|+2 # kept", "&a |2+", "|", "|-"])
+@pytest.mark.parametrize("end", ["", "\n", "\n  \n", "\n\n# The end.\n"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_blocks_of_text_keep_their_end(head: str, end: str, newline: str) -> None:
+    block = f"tables:\n- name: t\n  description: {head}\n    Two\n    lines.\n{end}"
+    for before in (block, f"{block}  tags: [x]\n", f"{block}- name: u\n"):
+        text = SpecText(before.replace("\n", newline))
+        expected = yaml.safe_load(text.text)
+        text.add_key(0, [], "histogram", True)
+        expected["tables"][0]["histogram"] = True
+        assert yaml.safe_load(text.text) == expected
+        text = SpecText(before.replace("\n", newline))
+        expected = [*yaml.safe_load(text.text)["tables"], {"name": "added"}]
+        text.add_table([("name", "added")])
+        assert yaml.safe_load(text.text) == {"tables": expected}
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n\n# The end.\n"])
+def test_tables_come_behind_blocks_of_text(end: str) -> None:
+    before = f"sources:\n- uri: .\n  defaults:\n    owner: |+\n      We.\n{end}"
+    text = SpecText(before)
+    text.add_table([("name", "added")])
+    assert yaml.safe_load(text.text) == {**yaml.safe_load(before), "tables": [{"name": "added"}]}
+
+
 ALIASES = """\
 tables:
 - &first

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from lancestat.query.workload.plans import PlanNode, plan_uses, scanned_table
+from lancestat.query.workload.plans import (
+    Operator,
+    PlanNode,
+    expected_rows,
+    plan_uses,
+    scanned_table,
+)
 from lancestat.query.workload.queries import ColumnUse, Role
 from lancestat.query.workload.spark_events import read_workload
 from tests.query.workload.logs import ended, lines, operator, scan, stage, started
@@ -147,3 +153,35 @@ def test_without_estimates_the_q_error_is_unknown(tmp_path: Path) -> None:
     workload = read_workload([tmp_path]).workload
     assert workload.sets["orders", ("o_cat",)].q_error is None
     assert not workload.has_estimates
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("5", {5.0}),
+        ("2.00E+4", {20_000.0}),
+        ("5, isRuntime=true", {5.0}),
+        ("1E+999", set()),
+        ("1-2-3", set()),
+    ],
+)
+def test_rows_that_spark_expected_stand_at_the_end_of_a_line(
+    rows: str, expected: set[float]
+) -> None:
+    literal = (
+        "Statistics(sizeInBytes=1, rowCount=TOP-SECRET), Statistics(sizeInBytes=1, rowCount=1-2)"
+    )
+    line = f"Filter (s#1 = {literal}), Statistics(sizeInBytes=1.0 B, rowCount={rows})"
+    found = expected_rows(f"== Optimized Logical Plan ==\n{line}\n+- x\n")
+    assert {*found.values()} == expected
+    assert {*found} <= {Operator("filter", frozenset({"1"}))}
+
+
+def test_a_literal_is_not_taken_for_the_rows_that_spark_expected() -> None:
+    line = "Filter (s#1 = Statistics(sizeInBytes=1, rowCount=7)), Statistics(sizeInBytes=1.0 B)"
+    assert expected_rows(f"== Optimized Logical Plan ==\n{line}") == {}
+
+
+def test_long_literals_take_no_longer_than_they_are() -> None:
+    text = f"Filter ((o_cat#3L = {'x' * 1_000_000}) AND (o_sub#4L = {'(' * 1_000_000}))"
+    assert {use.table for use in uses(operator("Filter", text, ORDERS))} == {"orders"}
