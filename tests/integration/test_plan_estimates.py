@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.query.read.arrow_columns import encode_sample
+from lancestat.query.read.planning_service import PlanningService
 from tests.runs.world import write_project
 
 if TYPE_CHECKING:
@@ -337,6 +338,38 @@ def test_joins_that_keep_rows_without_partner(
     true = rows.count()
     [made] = estimates(rows)["Join"]
     assert true / within <= made <= true * within
+
+
+@pytest.mark.parametrize(
+    ("orders", "broadcast", "is_asked_again"),
+    [
+        ("orders", "-1", False),
+        # A hundredth, in place of the third that is guessed.
+        ("(select * from orders where rand(1) < 0.01) orders", "-1", True),
+        # One side of each join is broadcast already, whatever the other has.
+        ("(select * from orders where rand(1) < 0.01) orders", "10MB", False),
+    ],
+)
+def test_adaptive_execution_asks_again_where_rows_are_others_than_expected(
+    shop: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    orders: str,
+    broadcast: str,
+    is_asked_again: bool,
+) -> None:
+    asked: list[str] = []
+    answer = PlanningService._answer
+
+    def answered(service: PlanningService, message: dict[str, Any]) -> dict[str, Any]:
+        asked.append(message["op"])
+        return answer(service, message)
+
+    monkeypatch.setattr(PlanningService, "_answer", answered)
+    shop.conf.set("spark.sql.adaptive.enabled", "true")
+    shop.conf.set("spark.sql.autoBroadcastJoinThreshold", broadcast)
+    shop.sql(QUERY.replace("join orders", f"join {orders}")).collect()
+    assert (asked.count("plan") > 1) is is_asked_again
+    assert "plan" in asked
 
 
 @pytest.mark.parametrize(
