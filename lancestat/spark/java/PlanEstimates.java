@@ -35,7 +35,7 @@ final class PlanEstimates extends SparkStrategy {
   private static final TreeNodeTag EVIDENCE = new TreeNodeTag("lancestat.evidence");
   // The answer about an operator.
   private static final TreeNodeTag ANSWER = new TreeNodeTag("lancestat.answer");
-  // Stages that have so many times the expected rows, or fewer, change what is above them.
+  // A stage with so many times the expected rows, or a part of them, changes what is above it.
   private static final double SURPRISE = 2;
   // Sessions that are made of each other share them.
   private static final Set KNOWN =
