@@ -166,9 +166,10 @@ def _matching(left: Facts, right: Facts, pairs: Sequence[tuple[str, str]], kept:
         domain = max(domain, *domains)
         met_left, met_right = replace(left, samples=samples), replace(right, samples=samples)
         both = _overlap(narrowed(left, a), narrowed(right, b))
+        ours, theirs = _members(left, a), _members(right, b)
         equal = equal_pairs(
-            _frequencies(met_left, a, domain, both),
-            _frequencies(met_right, b, domain, both),
+            _frequencies(met_left, a, domain, both, theirs),
+            _frequencies(met_right, b, domain, both, ours),
             domain,
         )
     found = _found(left, right, pairs, kept)
@@ -228,11 +229,15 @@ def _before(facts: Facts, id: str) -> float:
 
 
 def _frequencies(
-    facts: Facts, id: str, domain: float, bounds: tuple[float, float] = _UNBOUNDED
+    facts: Facts,
+    id: str,
+    domain: float,
+    bounds: tuple[float, float] = _UNBOUNDED,
+    among: pa.Array | None = None,
 ) -> Frequencies:
-    """Return how often the values of a key occur that are between two bounds."""
+    """Return how often the values of a key occur that are between two bounds, and among others."""
     made, column = Frequencies({}), facts.of(id)
-    for (_, name), sample in _counting(facts, id).items():
+    for (_, name), sample in _counting(facts, id, among).items():
         counted = sample.frequencies(name)
         if counted is None or not counted.shares:
             continue
@@ -245,7 +250,9 @@ def _frequencies(
     return made
 
 
-def _told(sample: SampledRows, name: str, facts: Facts, id: str) -> SampledRows:
+def _told(
+    sample: SampledRows, name: str, facts: Facts, id: str, among: pa.Array | None
+) -> SampledRows:
     """Return the sampled rows that tell how often values of a key occur.
 
     Where conditions leave too few rows, these are all with values that the key may have, if some
@@ -253,16 +260,19 @@ def _told(sample: SampledRows, name: str, facts: Facts, id: str) -> SampledRows:
     """
     if not sample.is_thin:
         return sample
-    may_have = _with_values(sample.whole(), name, facts, id)
+    may_have = _with_values(sample.whole(), name, facts, id, among)
     counted, distinct = may_have.frequencies(name), may_have.distinct([name])
     most = max(counted.shares.values(), default=0.0) if counted is not None else 0.0
     return may_have if most * (distinct or 0.0) >= _SKEWED else sample
 
 
-def _with_values(whole: SampledRows, name: str, facts: Facts, id: str) -> SampledRows:
+def _with_values(
+    whole: SampledRows, name: str, facts: Facts, id: str, among: pa.Array | None
+) -> SampledRows:
     """Return the sampled rows with values that a key may have, as far as these are known."""
     column = facts.of(id)
-    known = [
+    known = [] if among is None else [among]
+    known += [
         members
         for scan, other in _sampled(column)
         if scan in facts.samples and (members := facts.samples[scan].members(other)) is not None
@@ -275,7 +285,9 @@ def _with_values(whole: SampledRows, name: str, facts: Facts, id: str) -> Sample
     return whole.between(name, column.type, column.low, column.high) or whole
 
 
-def _counting(facts: Facts, id: str) -> dict[tuple[int, str], SampledRows]:
+def _counting(
+    facts: Facts, id: str, among: pa.Array | None = None
+) -> dict[tuple[int, str], SampledRows]:
     """Return the samples in whose columns some values of a key occur more often than others.
 
     Where there are none, that of the key itself, unless it is grouped by.
@@ -289,7 +301,7 @@ def _counting(facts: Facts, id: str) -> dict[tuple[int, str], SampledRows]:
     uneven = {
         origin: told
         for origin, sample in found.items()
-        if (told := _told(sample, origin[1], facts, id))
+        if (told := _told(sample, origin[1], facts, id, among))
         and (counted := told.frequencies(origin[1])) is not None
         and counted.shares
     }

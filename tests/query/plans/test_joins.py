@@ -421,3 +421,14 @@ def test_common_keys_are_none_that_another_table_has_not() -> None:
     true = true_rows(rows, LINKS.rows, {"post": "linked"}, "inner")
     made = joined(some, LINKS.sampled(), "INNER", [equal("post", "linked")], NOTHING)
     assert q_error(made.rows, true) <= 4
+
+
+def test_rows_with_keys_that_a_condition_leaves_are_counted_once() -> None:
+    counts = VOTES.rows["post"].value_counts(sort=True)
+    posts = Relation(pl.DataFrame({"id": counts["post"], "kind": np.arange(len(counts)) % 600}), 1)
+    # Fewer posts than there are common ones, and one of these.
+    is_left = pl.col("kind") == 30
+    right = where(posts.sampled(), posts, is_left)
+    true = true_rows(VOTES.rows, posts.rows.filter(is_left), {"post": "id"}, "inner")
+    made = joined(with_blocks(VOTES, 16_384), right, "INNER", [equal("post", "id")], NOTHING)
+    assert q_error(made.rows, true) <= 1.5
