@@ -121,19 +121,16 @@ final class SampledColumns {
       return values;
     }
 
-    synchronized boolean has(Object key) {
-      return made.containsKey(key);
+    /** What was made by a key, in an array of its own, as it may be null; null if nothing was. */
+    synchronized Object[] made(Object key) {
+      return (Object[]) made.get(key);
     }
 
-    synchronized Object get(Object key) {
-      return made.get(key);
-    }
-
-    synchronized void put(Object key, Object value) {
+    synchronized void keep(Object key, Object value) {
       if (made.size() >= MOST_MADE) {
         made.clear();
       }
-      made.put(key, value);
+      made.put(key, new Object[] {value});
     }
   }
 }

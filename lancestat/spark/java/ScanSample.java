@@ -138,11 +138,12 @@ final class ScanSample {
       size = sampled[0].length;
       Expression bound = Conditions.replaced(value, places);
       List key = Arrays.asList(new Object[] {what, names, bound.canonicalized()});
-      if (sample.has(key)) {
-        return sample.get(key);
+      Object[] known = sample.made(key);
+      if (known != null) {
+        return known[0];
       }
       Object made = made(what, evaluated(bound, sampled));
-      sample.put(key, made);
+      sample.keep(key, made);
       return made;
     } catch (Throwable error) {
       // As a cast that fails in ANSI mode, whose error has a value of a row.
