@@ -51,7 +51,7 @@ from lancestat.tables.action import (
 from lancestat.tables.analyze import ProcessScanner, Scanned, ScanPartials, SparkScanner
 from lancestat.tables.carriers import CARRIERS
 from lancestat.tables.coverage import Carry, Coverage, Reuse
-from lancestat.tables.folding import fold_stored
+from lancestat.tables.folding import count_ranges, fold_stored
 from lancestat.tables.judgement import TableAssessment, TableChanges
 from lancestat.tables.planner import read_missing
 from lancestat.tables.relations import KeyResult, key_result
@@ -228,7 +228,7 @@ class TableWorkspace:
         keys: tuple[KeyResult, ...],
     ) -> TableRecord:
         """Return what the state will remember, as of the version that was read."""
-        table = self.table
+        table, ranges = self.table, count_ranges(self.table)
         return TableRecord(
             table=table.identity,
             node=self.node,
@@ -248,6 +248,8 @@ class TableWorkspace:
             special_keys=tuple(sorted(filter(is_special, table.wanted))),
             kept=kept,
             keys=keys,
+            # Of one range for each fragment nothing is to be remembered.
+            ranges=ranges if len(ranges) > 1 else (),
         )
 
     def partials(self) -> Mapping[Columns, ColumnPartial]:
@@ -486,7 +488,8 @@ class TableRunner:
         # What the next refresh carries over a compaction is needed until then.
         carried = chain.from_iterable(carry.sources for carry in coverage.carries)
         live = {table.identity: table.live.union(*carried)}
-        return NodeEnded(result, None if done is None else done.stored(), live=live)
+        stored = None if done is None else done.stored()
+        return NodeEnded(result, stored, live=live, needed=_needed(table))
 
     def _table_stages(self, action: TableAction, *, even_late: bool) -> TableWorkspace | None:
         """The workspace after the last stage, None where the table has moved on meanwhile."""
@@ -539,10 +542,16 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
     )
     table = action.table
     live, versions = {table.identity: table.live}, {table.uri: table.version}
+    needed = _needed(table)
     found = {**done.record.history_figures(), "bytes_read": result.bytes_scanned}
     if table.schema_change is not None:
         found["schema_change"] = table.schema_change
-    return NodeEnded(result, done.record.stored(), found, live, versions)
+    return NodeEnded(result, done.record.stored(), found, live, versions, needed)
+
+
+def _needed(table: TableVersion) -> Mapping[str, frozenset[str]]:
+    """Return the fields that the state keeps of a table where a budget bounds it."""
+    return {table.identity: frozenset(table.needs)} if table.fold > 1 else {}
 
 
 def _part_result(result: NodeResult, figures: Figures) -> NodeResult:

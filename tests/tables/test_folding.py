@@ -17,7 +17,8 @@ import lancestat.tables.analyze
 import lancestat.tables.folding
 from lancestat.errors import Location, StateTooSmall, StateUnreachable
 from lancestat.runs.actions import Blocked, Plan, Skip
-from lancestat.spec.model import CommonValues, Policy, Refresh, Target
+from lancestat.spec.column_selection import ColumnPattern
+from lancestat.spec.model import ColumnSelection, CommonValues, Policy, Refresh, Target
 from lancestat.state.values import table_identity, weight
 from lancestat.tables.action import FoldPartials, ReadFragments, TableAction, TableVersion
 from lancestat.tables.analyze import ProcessScanner, Scanned
@@ -221,6 +222,69 @@ def test_a_smaller_budget_folds_what_was_folded_before(world: Bounded) -> None:
     check(world)
 
 
+def test_fragments_whose_ids_have_gaps_keep_to_the_budget(world: Bounded) -> None:
+    """Every other fragment is gone, so that ranges of ids have half as many as they could."""
+    world.dataset.delete("o_id % 4 >= 2")
+    world.budget = budget(8)
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.table.fold == 4
+    assert world.run().status == "success"
+    assert world.rows() == {2: 8}
+    world.budget = budget(4)
+    action = world.action()
+    assert isinstance(action, Skip)
+    assert action.stages == (FoldPartials(8),), "the record knows of the gaps"
+    assert world.run().status == "success"
+    assert world.rows() == {4: 4}
+    check(world)
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    for fragments, expected in ((3, TableAction), (2, Blocked)):
+        world.budget = budget(fragments)
+        assert isinstance(world.action(), expected)
+
+
+def without(*columns: str) -> ColumnSelection:
+    return ColumnSelection(exclude=tuple(map(ColumnPattern, columns)))
+
+
+def test_a_column_that_is_selected_later_is_folded_like_others(world: Bounded) -> None:
+    world.columns = without("o_status")
+    world.budget = budget(16) * 2 // 3
+    assert world.run().status == "success"
+    assert world.rows() == {2: 16}
+    world.columns = ColumnSelection()
+    world.reads.clear()
+    assert world.run().status == "success"
+    assert {fields for _, _, fields in world.reads} == {frozenset({"1:string"})}
+    assert world.rows() == {4: 8}
+    check(world)
+    for number in range(32, 40):
+        lance.write_dataset(orders(2 * number, 2), str(world.path), mode="append")
+        world.budget = budget(5)
+        assert world.run().status == "success"
+    assert world.rows() == {8: 5}, "also where rows have other fields than their neighbours"
+    check(world)
+
+
+def test_a_column_that_is_not_selected_any_more_makes_room(world: Bounded) -> None:
+    assert world.run().status == "success"
+    world.columns = without("o_status")
+    world.budget = budget(16) * 2 // 3
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.reading is None
+    assert "folds stored partials of up to 2 fragments" in action.notes[-1]
+    assert world.run().status == "success"
+    assert world.rows() == {2: 16}, "rows with the column have gone"
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    assert world.run().status == "success"
+    published = world.published()
+    world.state, world.budget = Counted(), None
+    assert world.run(full_refresh=True).status == "success"
+    assert world.published() == published
+
+
 def test_a_state_that_cannot_be_written_leaves_folding_to_a_later_run(
     world: Bounded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -254,7 +318,9 @@ def test_a_budget_for_fewer_than_the_groups_of_a_summary_is_said_before_the_run(
 def test_all_tables_of_a_plan_share_the_budget(world: Bounded) -> None:
     action = world.action()
     assert isinstance(action, TableAction)
-    small = replace(action, node="small", table=replace(action.table, fragments=3))
+    small = replace(
+        action, node="small", table=replace(action.table, groups=action.table.groups[:3])
+    )
     planned = {action.node: action, "small": small}
     assert weight(frozenset(action.table.needs)) == COLUMNS
     folded = fold_to_fit(planned, budget(16 + 3), HERE, {})
