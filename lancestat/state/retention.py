@@ -103,7 +103,8 @@ def expire(
 ) -> None:
     """Drop the expired rows of the tables in `live` (their current fingerprints), then compact.
 
-    Rows of tables in `needed` expire as if they had no other fields than these. Of runs, the newest are kept, and the newest record of every node.
+    Rows of tables in `needed` expire as if they had no other fields than these. Of runs, the newest
+    are kept, and the newest record of every node.
     """
 
     def expired(dataset: LanceDataset) -> list[int]:

@@ -240,5 +240,5 @@ def _by_fields(items: Sequence[Reuse]) -> Iterator[tuple[frozenset[str], list[Fi
     alike: dict[tuple[frozenset[str], ...], set[str]] = defaultdict(set)
     for key, sets in having.items():
         alike[tuple(sets)].add(key)
-    for sets, keys in alike.items():
-        yield frozenset(keys), [row for fields in sets for row in by_fields[fields]]
+    for owners, keys in alike.items():
+        yield frozenset(keys), [row for fields in owners for row in by_fields[fields]]
