@@ -164,7 +164,7 @@ class TableWorkspace:
             for scans, encoded in scanned.merged:
                 partials = {key: decode(partial) for key, partial in encoded.items()}
                 for key, partial in partials.items():
-                    self._total[key].add(partial, len(scans))
+                    self._total[key].add_sum(partial, len(scans))
                 self._keep(tuple(scan.fragment_id for scan in scans), partials)
 
     def merge(self, version: int) -> None:
@@ -256,11 +256,19 @@ class TableWorkspace:
         """Return the merged partials of all rows, by their columns.
 
         Raises:
-            PartialsGoneError: the state lost some of the partials meanwhile.
+            PartialsGoneError: the state lost some of the partials meanwhile, or what it has is not
+                of as many rows as the table has.
         """
         finished = self._finished()
         needs = self.table.needs.items()
-        return {names: finished.get(key, EMPTY_PARTIAL) for key, names in needs}
+        merged = {names: finished.get(key, EMPTY_PARTIAL) for key, names in needs}
+        for names, partial in merged.items():
+            if partial.rows != self.table.rows:
+                text = "the partials of %s of '%s' are of %s, of which the table has %d"
+                rows = count(partial.rows, "row")
+                _log.warning(text, ", ".join(names), self.node, rows, self.table.rows)
+                raise PartialsGoneError
+        return merged
 
     def _finished(self) -> dict[str, ColumnPartial]:
         """Return the merged partial per field key, and store the carried ones."""

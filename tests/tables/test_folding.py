@@ -23,7 +23,7 @@ from lancestat.state.values import table_identity, weight
 from lancestat.tables.action import FoldPartials, ReadFragments, TableAction, TableVersion
 from lancestat.tables.analyze import ProcessScanner, Scanned
 from lancestat.tables.folding import PARTIAL_BYTES, fold_to_fit
-from lancestat.tables.stored import table_records
+from lancestat.tables.stored import add_partials, read_partials, table_records
 from tests.examples import examples
 from tests.runs.world import World, orders, write_project
 from tests.tables.counted import Counted, check
@@ -86,6 +86,41 @@ def test_what_is_read_is_stored_in_groups_that_fit(world: Bounded) -> None:
     assert world.run().status == "success"
     assert world.rows() == {2: 16}
     check(world)
+
+
+@pytest.mark.parametrize("fragments", [None, 4])
+def test_rows_that_are_read_together_count_once(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch, fragments: int | None
+) -> None:
+    """Tasks return the partials of a group as one: of a table with many fragments, or folded."""
+    monkeypatch.setattr(lancestat.tables.analyze, "group_width", lambda _: 8)
+    world.budget = None if fragments is None else budget(fragments)
+    assert world.run().status == "success"
+    assert world.published()["lance.stats.column.o_status.nullCount"] == "22"
+    published = world.published()
+    fresh = World(world.path, state=Counted())
+    assert fresh.run(full_refresh=True).status == "success"
+    assert fresh.published() == published
+
+
+def test_partials_that_are_not_of_all_rows_are_read_again(
+    world: Bounded, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.run().status == "success"
+    identity = table_identity(str(world.path))
+    index = world.state.partial_index(identity)
+    keys = {(one,): fields for one, fields in list(index.singles.items())[:1]}
+    [stored] = read_partials(world.state, identity, keys)
+    twice = {key: replace(one, rows=4) for key, one in stored.partials.items()}
+    damaged = Counted()
+    add_partials(damaged, identity, [replace(stored, partials=twice)])
+    world.state = damaged
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    world.reads.clear()
+    assert world.run().status == "success"
+    assert "are of 68 rows, of which the table has 66" in caplog.text
+    assert {fragment for _, fragment, _ in world.reads} == set(range(33))
+    assert world.published()["lance.stats.column.o_status.nullCount"] == "22"
 
 
 def test_a_change_reads_a_group_again_and_nothing_else(world: Bounded) -> None:
