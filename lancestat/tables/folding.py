@@ -38,8 +38,9 @@ def fold_to_fit(
 
     `location` is where the budget is declared, and `records` has those of the target's tables by
     name, of planned ones and others. As many fragments of each table are folded as of every other,
-    of tables that are skipped as stored partials. Tables that are to be read are blocked where even
-    groups of their summaries, of which there are 512, do not fit.
+    of tables that are skipped as stored partials. Where even groups of their summaries, of which
+    there are 512, do not fit, these are made, tables that are to be read are blocked, and others
+    have a note.
     """
     demands = {name: _Demand.of_record(record) for name, record in records.items()}
     demands |= {
@@ -52,23 +53,19 @@ def fold_to_fit(
     while _bytes(demands.values(), fold) > budget and fold < most:
         fold *= 2
     least = _bytes(demands.values(), fold)
-    if least > budget:
-        error = StateTooSmall(
-            f"the partials of the target's tables take at least {size(least)} in the state, and "
-            f"its state_budget is {size(budget)}",
-            location=location,
-            hint="raise state_budget, or select fewer columns",
-        )
-        return {
-            name: Blocked(name, action.kind, error)
-            if isinstance(action, TableAction) and action.reading
-            else action
-            for name, action in planned.items()
-        }
-    return {
+    folded = {
         name: _folded(action, fold, demands.get(name), records.get(name))
         for name, action in planned.items()
     }
+    if least <= budget:
+        return folded
+    error = StateTooSmall(
+        f"the partials of the target's tables take at least {size(least)} in the state, and "
+        f"its state_budget is {size(budget)}",
+        location=location,
+        hint="raise state_budget, or select fewer columns",
+    )
+    return {name: _refused(action, error) for name, action in folded.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +132,15 @@ def _folded(
         case Skip() if record is not None and fold > before:
             notes = (*action.notes, _note("stored partials", fold, demand, record))
             return replace(action, stages=(FoldPartials(fold),), notes=notes)
+    return action
+
+
+def _refused(action: Action, error: StateTooSmall) -> Action:
+    """Return the action where the budget has no room: nothing is read, and the rest has a note."""
+    if isinstance(action, TableAction) and action.reading:
+        return Blocked(action.node, action.kind, error)
+    if isinstance(action, TableAction | Skip):
+        return replace(action, notes=(*action.notes, error.message))
     return action
 
 

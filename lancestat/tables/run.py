@@ -74,6 +74,7 @@ _Merges = dict[str, RunningMerge]
 
 _log = logging.getLogger("lancestat.run")
 
+NOT_FOLDED = "the partials of '%s' are not folded: %s"
 PARTIALS_PER_COMMIT = 8_192
 # Sketches of up to so many bytes are kept for a table's summary rather than read again.
 _BYTES_KEPT = 100_000_000
@@ -321,21 +322,28 @@ class TableWorkspace:
             published=carrier.is_public,
             rows_changed_at=self._rows_changed_at(landed),
         )
+        self._sum_up(landed)
+        self._fold()
+        return True
+
+    def _sum_up(self, landed: Pin) -> None:
+        """Store the summary of the groups of fragments, as far as the state can be written."""
+        table, coverage, is_new = self.table, self.coverage, self._is_new
         try:
-            if self.table.fold > 1 and fold_stored(self._state, self.table, self._stored()):
-                self.record = replace(self.record, fold=self.table.fold)
-            store_summary(
-                self._state,
-                self.table,
-                self.coverage,
-                landed,
-                at_hand=self.at_hand,
-                is_new=self._is_new,
-            )
+            store_summary(self._state, table, coverage, landed, at_hand=self.at_hand, is_new=is_new)
         except StateError as error:
             # The statistics are published: without a summary fewer fragments are ruled out.
             _log.warning("'%s' is not summed up by groups of fragments: %s", self.node, error)
-        return True
+
+    def _fold(self) -> None:
+        """Fold what is stored, which comes last: it may take long, and a later run goes on."""
+        assert self.record is not None, "statistics are published"
+        fold = self.table.fold
+        try:
+            if fold > 1 and fold_stored(self._state, self.table, self._stored()):
+                self.record = replace(self.record, fold=fold)
+        except StateError as error:
+            _log.warning(NOT_FOLDED, self.node, error)
 
     def _rows_changed_at(self, pin: Pin) -> datetime | None:
         """Return when rows last changed, which spares reports looking it up."""
@@ -490,7 +498,7 @@ class TableRunner:
             is_folded = fold_stored(self.context.state, table, coverage.reuse)
         except StateError as error:
             # The statistics stand: the state takes more until a later run folds it.
-            _log.warning("the partials of '%s' are not folded: %s", action.node, error)
+            _log.warning(NOT_FOLDED, action.node, error)
             return NodeEnded(result)
         done = replace(record, fold=stage.fold) if record is not None and is_folded else None
         # What the next refresh carries over a compaction is needed until then.

@@ -15,6 +15,7 @@ import pytest
 import lancestat.state.retention
 import lancestat.tables.analyze
 import lancestat.tables.folding
+import lancestat.tables.run
 from lancestat.errors import Location, StateTooSmall, StateUnreachable
 from lancestat.runs.actions import Blocked, Plan, Skip
 from lancestat.spec.column_selection import ColumnPattern
@@ -348,6 +349,42 @@ def test_a_budget_for_fewer_than_the_groups_of_a_summary_is_said_before_the_run(
     assert action.error.code == "LS303"
     assert "state_budget" in action.error.message
     assert action.error.location == HERE
+
+
+def test_a_table_without_changes_is_folded_into_a_budget_that_is_too_small(
+    world: Bounded,
+) -> None:
+    assert world.run().status == "success"
+    world.budget = budget(4) - 1
+    action = world.action()
+    assert isinstance(action, Skip)
+    assert "folds stored partials of up to 8 fragments" in action.notes[-2]
+    assert "and its state_budget is" in action.notes[-1]
+    assert world.run().status == "success"
+    assert world.rows() == {8: 4}
+    [note] = world.action().notes
+    assert "and its state_budget is" in note
+
+
+def test_a_state_that_is_full_before_the_end_of_folding_has_the_summary(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.run().status == "success"
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    world.budget = budget(16)
+
+    def refuse(*_: object) -> bool:
+        raise StateUnreachable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lancestat.tables.run, "fold_stored", refuse)
+        assert world.run().status == "success"
+    assert "the partials of 'orders' are not folded: LS301" in caplog.text
+    check(world)
+    assert isinstance(world.action(), Skip)
+    assert world.run().status == "success"
+    assert world.rows() == {4: 8, 1: 1}
+    check(world)
 
 
 def test_all_tables_of_a_plan_share_the_budget(world: Bounded) -> None:
