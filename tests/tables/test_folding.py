@@ -359,11 +359,11 @@ def test_a_table_without_changes_is_folded_into_a_budget_that_is_too_small(
     action = world.action()
     assert isinstance(action, Skip)
     assert "folds stored partials of up to 8 fragments" in action.notes[-2]
-    assert "and its state_budget is" in action.notes[-1]
+    assert "more than its state_budget of" in action.notes[-1]
     assert world.run().status == "success"
     assert world.rows() == {8: 4}
     [note] = world.action().notes
-    assert "and its state_budget is" in note
+    assert "more than its state_budget of" in note
 
 
 def test_a_state_that_is_full_before_the_end_of_folding_has_the_summary(
