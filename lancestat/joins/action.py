@@ -258,7 +258,7 @@ def join_figures(result: NodeResult) -> JoinFigures:
 
 def excluded_rows(rows: int) -> str:
     """Return how many rows of the right side take no part in a join."""
-    return f"{count(rows, 'right row')} without a usable vector"
+    return f"{count(rows, 'right row')} without a usable vector or key"
 
 
 def missed(accuracy: Accuracy) -> tuple[str, ...]:

@@ -215,6 +215,7 @@ class RunRecorder:
             return
         nodes = tuple(self._node(node, plan.full_refresh) for node in ended)
         live = {table: live for node in ended for table, live in node.live.items()}
+        needed = {table: fields for node in ended for table, fields in node.needed.items()}
         try:
             self.state.add_run(replace(run, nodes=nodes))
             self.state.add_history(
@@ -231,7 +232,7 @@ class RunRecorder:
                 ]
             )
             if not is_interrupted:
-                self.state.expire(live)
+                self.state.expire(live, needed)
         except StateError as error:
             # The results are published: without its record the next run is slower, not wrong.
             _log.warning("the run is not recorded: %s", error)

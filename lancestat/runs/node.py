@@ -72,7 +72,8 @@ class NodeEnded:
     """The outcome of a node, and the record of it for the state.
 
     `live` has by dataset the fingerprints of the version that was read, and `versions` by URI that
-    of each Lance dataset. `history` is what is kept of the node for its history: JSON.
+    of each Lance dataset. `history` is what is kept of the node for its history: JSON. `needed` has
+    by dataset the fields of partials where the state has to be small, and keeps no others.
     """
 
     result: NodeResult
@@ -80,6 +81,7 @@ class NodeEnded:
     history: Mapping[str, object] = field(default_factory=dict)
     live: Mapping[str, frozenset[Fingerprint]] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 class NodeRunner(Protocol):

@@ -120,11 +120,12 @@ def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
 
 def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
     """Return errors for datasets inside a result: replacing the result would remove them."""
-    nodes = tuple(nodes)
-    owners = {node.dataset_uri.rstrip("/"): node for node in nodes}
+    places = [
+        (uri.rstrip("/"), node) for node in nodes for uri in results_of(node) or (node.dataset_uri,)
+    ]
+    owners = dict(places)
     errors: list[LancestatError] = []
-    for node in nodes:
-        path = node.dataset_uri.rstrip("/")
+    for path, node in places:
         while "/" in path.strip("/"):
             path = path.rpartition("/")[0]
             owner = owners.get(path)
@@ -134,6 +135,12 @@ def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
 
 
 def _inside(node: Node, owner: Node) -> SpecError:
+    if owner is node:
+        return OverlappingOutputs(
+            f"'output' and 'pairs' of {node.declares.noun} '{node.name}' lie inside one another",
+            location=node.location,
+            hint="give each a folder of its own, side by side",
+        )
     whats = ("" if one.result_uri is None else "output of " for one in (node, owner))
     inner, outer = (
         f"{what}{one.declares.noun} '{one.name}'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -95,10 +96,15 @@ _COMPACTED_ROWS = 32
 _BATCH_BYTES = 8 << 20
 
 
-def expire(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+def expire(
+    stored: StoredTable,
+    live: Mapping[str, frozenset[Fingerprint]],
+    needed: Mapping[str, frozenset[str]],
+) -> None:
     """Drop the expired rows of the tables in `live` (their current fingerprints), then compact.
 
-    Of runs, the newest are kept, and the newest record of every node.
+    Rows of tables in `needed` expire as if they had no other fields than these. Of runs, the newest
+    are kept, and the newest record of every node.
     """
 
     def expired(dataset: LanceDataset) -> list[int]:
@@ -106,7 +112,7 @@ def expire(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> N
             case Kind.RUNS:
                 return _past_run_ids(dataset)
             case Kind.PARTIALS:
-                return _expired_ids(dataset, live) if live else []
+                return _expired_ids(dataset, live, needed) if live else []
             case Kind.SUMMARIES:
                 return past_summary_ids(dataset, live) if live else []
             case Kind.HISTORY:
@@ -161,7 +167,11 @@ def _is_loose(dataset: LanceDataset, rows_per_file: int) -> bool:
     return bool(small > _FRAGMENTS_TOLERATED or deleted > _DELETED_SHARE_TOLERATED * physical)
 
 
-def _expired_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint]]) -> list[int]:
+def _expired_ids(
+    dataset: LanceDataset,
+    live: Mapping[str, frozenset[Fingerprint]],
+    needed: Mapping[str, frozenset[str]],
+) -> list[int]:
     rows = dataset.to_table(columns=["id", "table", "fingerprints"], filter=tables_filter(live))
     by_table: dict[str, list[StoredRow]] = {}
     newest_first = rows.take(commit_order(rows.column("id"))[::-1])
@@ -174,13 +184,14 @@ def _expired_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint
         if table in live:
             by_table.setdefault(table, []).append((row, fingerprints))
 
-    def fields_of(ids: Sequence[int]) -> dict[int, frozenset[str]]:
-        return _fields_of(dataset, ids)
+    def fields_of(table: str, ids: Sequence[int]) -> dict[int, frozenset[str]]:
+        fields, only = _fields_of(dataset, ids), needed.get(table)
+        return fields if only is None else {row: some & only for row, some in fields.items()}
 
     return [
         row
         for table, table_rows in by_table.items()
-        for row in expired_rows(table_rows, live[table], fields_of)
+        for row in expired_rows(table_rows, live[table], partial(fields_of, table))
     ]
 
 

@@ -290,13 +290,20 @@ class LanceState(StateReader):
             batch = history.history_batch(points, self.history_table.schema)
             self._append(self.history_table, [batch])
 
-    def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-        """Drop what the tables in `live` no longer need (their current fingerprints), compact."""
+    def expire(
+        self,
+        live: Mapping[str, frozenset[Fingerprint]],
+        needed: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
+        """Drop what the tables in `live` no longer need (their current fingerprints), compact.
+
+        Of tables in `needed`, whose partials are folded, other fields than these do not matter.
+        """
         if not any(stored.location() for stored in self.tables):
             return
         with self.writing():
             for stored in self.tables:
-                expire(stored, live)
+                expire(stored, live, needed or {})
             for stored in self.tables:
                 location = stored.location()
                 if location and self.folder.manifests(location) > _VERSIONS_KEPT:

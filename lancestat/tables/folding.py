@@ -8,8 +8,8 @@ the table's summary has.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from lancestat.errors import Location, StateTooSmall
@@ -38,73 +38,117 @@ def fold_to_fit(
 
     `location` is where the budget is declared, and `records` has those of the target's tables by
     name, of planned ones and others. As many fragments of each table are folded as of every other,
-    of tables that are skipped as stored partials. Tables that are to be read are blocked where even
-    groups of their summaries, of which there are 512, do not fit.
+    of tables that are skipped as stored partials. Where even groups of their summaries, of which
+    there are 512, do not fit, these are made, tables that are to be read are blocked, and others
+    have a note.
     """
-    tables = {
-        name: action.table for name, action in planned.items() if isinstance(action, TableAction)
+    demands = {name: _Demand.of_record(record) for name, record in records.items()}
+    demands |= {
+        name: _Demand.of_table(action.table)
+        for name, action in planned.items()
+        if isinstance(action, TableAction)
     }
-    demands = [(table.fragments, weight(frozenset(table.needs))) for table in tables.values()]
-    demands += [
-        (record.fragments, record.weight) for name, record in records.items() if name not in tables
-    ]
-    most = max((_most(fragments) for fragments, _ in demands), default=1)
+    most = max((demand.most for demand in demands.values()), default=1)
     fold = 1
-    while _bytes(demands, fold) > budget and fold < most:
+    while _bytes(demands.values(), fold) > budget and fold < most:
         fold *= 2
-    least = _bytes(demands, fold)
-    if least > budget:
-        error = StateTooSmall(
-            f"the partials of the target's tables take at least {size(least)} in the state, and "
-            f"its state_budget is {size(budget)}",
-            location=location,
-            hint="raise state_budget, or select fewer columns",
-        )
-        return {
-            name: Blocked(name, action.kind, error)
-            if isinstance(action, TableAction) and action.reading
-            else action
-            for name, action in planned.items()
-        }
-    return {name: _folded(action, fold, records.get(name)) for name, action in planned.items()}
-
-
-def _most(fragments: int) -> int:
-    """Return the most fragments of a table that are folded into one group: a power of two."""
-    return 1 << max(0, (fragments - 1) // MOST_GROUPS).bit_length()
-
-
-def _bytes(demands: Iterable[tuple[int, int]], fold: int) -> int:
-    return sum(
-        -(-fragments // min(fold, _most(fragments))) * partials * PARTIAL_BYTES
-        for fragments, partials in demands
+    least = _bytes(demands.values(), fold)
+    folded = {
+        name: _folded(action, fold, demands.get(name), records.get(name))
+        for name, action in planned.items()
+    }
+    if least <= budget:
+        return folded
+    error = StateTooSmall(
+        f"the partials of the target's tables take at least {size(least)} in the state, "
+        f"{size(least - budget)} more than its state_budget of {size(budget)}",
+        location=location,
+        hint="raise state_budget, or select fewer columns",
     )
+    return {name: _refused(action, error) for name, action in folded.items()}
 
 
-def _folded(action: Action, fold: int, record: TableRecord | None) -> Action:
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """What the state has of a table: `partials` for each range of fragments that has one row.
+
+    `ranges` are the numbers of these by their width in ids: 1, 2, 4 and so on.
+    """
+
+    ranges: tuple[int, ...]
+    partials: int
+
+    @classmethod
+    def of_table(cls, table: TableVersion) -> _Demand:
+        return cls(count_ranges(table), weight(frozenset(table.needs)))
+
+    @classmethod
+    def of_record(cls, record: TableRecord) -> _Demand:
+        # Records of few fragments, and those of earlier releases, have no ranges.
+        ids = () if record.ranges else range(record.fragments)
+        return cls(record.ranges or _ranges(ids), record.weight)
+
+    @property
+    def most(self) -> int:
+        """The most ids of which fragments are folded into one row: a power of two."""
+        return 1 << (len(self.ranges) - 1)
+
+    def rows(self, fold: int) -> int:
+        """Return the number of rows where fragments are folded that far, or as far as they may."""
+        return self.ranges[min(fold, self.most).bit_length() - 1]
+
+
+def count_ranges(table: TableVersion) -> tuple[int, ...]:
+    """Count the ranges of 1, 2, 4 and more ids in which a table has fragments, while too many."""
+    return _ranges({group.fragment_id for group in table.groups})
+
+
+def _ranges(ids: Collection[int]) -> tuple[int, ...]:
+    counts = [len(ids)]
+    while counts[-1] > MOST_GROUPS:
+        ids = {number // 2 for number in ids}
+        counts.append(len(ids))
+    return tuple(counts)
+
+
+def _bytes(demands: Iterable[_Demand], fold: int) -> int:
+    return sum(demand.rows(fold) * demand.partials * PARTIAL_BYTES for demand in demands)
+
+
+def _folded(
+    action: Action, fold: int, demand: _Demand | None, record: TableRecord | None
+) -> Action:
+    if demand is None:
+        return action
+    fold, before = min(fold, demand.most), 1 if record is None else record.fold
     match action:
-        case TableAction():
-            fold = min(fold, _most(action.table.fragments))
-            if fold == 1:
-                return action
+        case TableAction() if fold > 1:
             notes = action.notes
             if action.reading:
-                notes = (*notes, _note("partials", fold, action.table))
+                notes = (*notes, _note("partials", fold, demand, action.table))
+            elif fold > before:
+                notes = (*notes, _note("stored partials", fold, demand, action.table))
             return replace(action, table=replace(action.table, fold=fold), notes=notes)
-        case Skip() if record is not None:
-            fold = min(fold, _most(record.fragments))
-            if fold <= record.fold:
-                return action
-            notes = (*action.notes, _note("stored partials", fold, record))
+        case Skip() if record is not None and fold > before:
+            notes = (*action.notes, _note("stored partials", fold, demand, record))
             return replace(action, stages=(FoldPartials(fold),), notes=notes)
     return action
 
 
-def _note(what: str, fold: int, table: TableVersion | TableRecord) -> str:
-    each = table.size_bytes // max(1, table.fragments)
+def _refused(action: Action, error: StateTooSmall) -> Action:
+    """Return the action where the budget has no room: nothing is read, and the rest has a note."""
+    if isinstance(action, TableAction) and action.reading:
+        return Blocked(action.node, action.kind, error)
+    if isinstance(action, TableAction | Skip):
+        return replace(action, notes=(*action.notes, error.message))
+    return action
+
+
+def _note(what: str, fold: int, demand: _Demand, table: TableVersion | TableRecord) -> str:
+    each = table.size_bytes // max(1, demand.rows(fold))
     return (
         f"the state_budget folds {what} of up to {count(fold, 'fragment')}: when rows of one "
-        f"change, all of them are read again, about {size(each * fold)}"
+        f"change, all of them are read again, about {size(each)}"
     )
 
 
@@ -171,16 +215,36 @@ def _to_fold(table: TableVersion, stored: Sequence[Reuse]) -> Iterator[_Rows]:
     # Content that several fragments have is stored by itself.
     groups = [group for group in table.groups if counts[group.fingerprint] == 1]
     place = {group.fingerprint: group.fragment_id // table.fold for group in groups}
-    fragments: Counter[tuple[int, frozenset[str]]] = Counter(
-        (group.fragment_id // table.fold, group.fields) for group in groups
-    )
-    rows: dict[tuple[int, frozenset[str]], list[Fingerprints]] = defaultdict(list)
+    fragments: dict[int, Counter[frozenset[str]]] = defaultdict(Counter)
+    for group in groups:
+        fragments[group.fragment_id // table.fold][group.fields] += 1
+    rows: dict[int, list[Reuse]] = defaultdict(list)
     for item in stored:
         places = {place.get(fingerprint) for fingerprint in item.fingerprints}
         at = places.pop() if len(places) == 1 else None
         if at is not None:
-            rows[at, item.fields].append(item.fingerprints)
-    for (at, fields), items in sorted(rows.items(), key=lambda entry: entry[0][0]):
-        is_whole = sum(map(len, items)) == fragments[at, fields]
-        if is_whole and len(items) > 1:
-            yield items, fields
+            rows[at].append(item)
+    for at, items in sorted(rows.items()):
+        for fields, some in _by_fields(items):
+            whole = sum(n for among, n in fragments[at].items() if fields <= among)
+            if len(some) > 1 and sum(map(len, some)) == whole:
+                yield some, fields
+
+
+def _by_fields(items: Sequence[Reuse]) -> Iterator[tuple[frozenset[str], list[Fingerprints]]]:
+    """Yield the rows of each field, of fields with the same rows together.
+
+    Rows that were stored before a column was selected, or dropped, have not the fields of others.
+    """
+    by_fields: dict[frozenset[str], list[Fingerprints]] = defaultdict(list)
+    for item in items:
+        by_fields[item.fields].append(item.fingerprints)
+    having: dict[str, list[frozenset[str]]] = defaultdict(list)
+    for fields in by_fields:
+        for key in fields:
+            having[key].append(fields)
+    alike: dict[tuple[frozenset[str], ...], set[str]] = defaultdict(set)
+    for key, sets in having.items():
+        alike[tuple(sets)].add(key)
+    for owners, keys in alike.items():
+        yield frozenset(keys), [row for fields in owners for row in by_fields[fields]]

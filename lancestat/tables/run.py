@@ -51,7 +51,7 @@ from lancestat.tables.action import (
 from lancestat.tables.analyze import ProcessScanner, Scanned, ScanPartials, SparkScanner
 from lancestat.tables.carriers import CARRIERS
 from lancestat.tables.coverage import Carry, Coverage, Reuse
-from lancestat.tables.folding import fold_stored
+from lancestat.tables.folding import count_ranges, fold_stored
 from lancestat.tables.judgement import TableAssessment, TableChanges
 from lancestat.tables.planner import read_missing
 from lancestat.tables.relations import KeyResult, key_result
@@ -74,6 +74,7 @@ _Merges = dict[str, RunningMerge]
 
 _log = logging.getLogger("lancestat.run")
 
+NOT_FOLDED = "the partials of '%s' are not folded: %s"
 PARTIALS_PER_COMMIT = 8_192
 # Sketches of up to so many bytes are kept for a table's summary rather than read again.
 _BYTES_KEPT = 100_000_000
@@ -164,7 +165,7 @@ class TableWorkspace:
             for scans, encoded in scanned.merged:
                 partials = {key: decode(partial) for key, partial in encoded.items()}
                 for key, partial in partials.items():
-                    self._total[key].add(partial, len(scans))
+                    self._total[key].add_sum(partial, len(scans))
                 self._keep(tuple(scan.fragment_id for scan in scans), partials)
 
     def merge(self, version: int) -> None:
@@ -228,7 +229,7 @@ class TableWorkspace:
         keys: tuple[KeyResult, ...],
     ) -> TableRecord:
         """Return what the state will remember, as of the version that was read."""
-        table = self.table
+        table, ranges = self.table, count_ranges(self.table)
         return TableRecord(
             table=table.identity,
             node=self.node,
@@ -248,17 +249,27 @@ class TableWorkspace:
             special_keys=tuple(sorted(filter(is_special, table.wanted))),
             kept=kept,
             keys=keys,
+            # Of one range for each fragment nothing is to be remembered.
+            ranges=ranges if len(ranges) > 1 else (),
         )
 
     def partials(self) -> Mapping[Columns, ColumnPartial]:
         """Return the merged partials of all rows, by their columns.
 
         Raises:
-            PartialsGoneError: the state lost some of the partials meanwhile.
+            PartialsGoneError: the state lost some of the partials meanwhile, or what it has is not
+                of as many rows as the table has.
         """
         finished = self._finished()
         needs = self.table.needs.items()
-        return {names: finished.get(key, EMPTY_PARTIAL) for key, names in needs}
+        merged = {names: finished.get(key, EMPTY_PARTIAL) for key, names in needs}
+        for names, partial in merged.items():
+            if partial.rows != self.table.rows:
+                text = "the partials of %s of '%s' are of %s, of which the table has %d"
+                rows = count(partial.rows, "row")
+                _log.warning(text, ", ".join(names), self.node, rows, self.table.rows)
+                raise PartialsGoneError
+        return merged
 
     def _finished(self) -> dict[str, ColumnPartial]:
         """Return the merged partial per field key, and store the carried ones."""
@@ -311,21 +322,28 @@ class TableWorkspace:
             published=carrier.is_public,
             rows_changed_at=self._rows_changed_at(landed),
         )
+        self._sum_up(landed)
+        self._fold()
+        return True
+
+    def _sum_up(self, landed: Pin) -> None:
+        """Store the summary of the groups of fragments, as far as the state can be written."""
+        table, coverage, is_new = self.table, self.coverage, self._is_new
         try:
-            if self.table.fold > 1 and fold_stored(self._state, self.table, self._stored()):
-                self.record = replace(self.record, fold=self.table.fold)
-            store_summary(
-                self._state,
-                self.table,
-                self.coverage,
-                landed,
-                at_hand=self.at_hand,
-                is_new=self._is_new,
-            )
+            store_summary(self._state, table, coverage, landed, at_hand=self.at_hand, is_new=is_new)
         except StateError as error:
             # The statistics are published: without a summary fewer fragments are ruled out.
             _log.warning("'%s' is not summed up by groups of fragments: %s", self.node, error)
-        return True
+
+    def _fold(self) -> None:
+        """Fold what is stored, which comes last: it may take long, and a later run goes on."""
+        assert self.record is not None, "statistics are published"
+        fold = self.table.fold
+        try:
+            if fold > 1 and fold_stored(self._state, self.table, self._stored()):
+                self.record = replace(self.record, fold=fold)
+        except StateError as error:
+            _log.warning(NOT_FOLDED, self.node, error)
 
     def _rows_changed_at(self, pin: Pin) -> datetime | None:
         """Return when rows last changed, which spares reports looking it up."""
@@ -480,13 +498,14 @@ class TableRunner:
             is_folded = fold_stored(self.context.state, table, coverage.reuse)
         except StateError as error:
             # The statistics stand: the state takes more until a later run folds it.
-            _log.warning("the partials of '%s' are not folded: %s", action.node, error)
+            _log.warning(NOT_FOLDED, action.node, error)
             return NodeEnded(result)
         done = replace(record, fold=stage.fold) if record is not None and is_folded else None
         # What the next refresh carries over a compaction is needed until then.
         carried = chain.from_iterable(carry.sources for carry in coverage.carries)
         live = {table.identity: table.live.union(*carried)}
-        return NodeEnded(result, None if done is None else done.stored(), live=live)
+        stored = None if done is None else done.stored()
+        return NodeEnded(result, stored, live=live, needed=_needed(table))
 
     def _table_stages(self, action: TableAction, *, even_late: bool) -> TableWorkspace | None:
         """The workspace after the last stage, None where the table has moved on meanwhile."""
@@ -539,10 +558,16 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
     )
     table = action.table
     live, versions = {table.identity: table.live}, {table.uri: table.version}
+    needed = _needed(table)
     found = {**done.record.history_figures(), "bytes_read": result.bytes_scanned}
     if table.schema_change is not None:
         found["schema_change"] = table.schema_change
-    return NodeEnded(result, done.record.stored(), found, live, versions)
+    return NodeEnded(result, done.record.stored(), found, live, versions, needed)
+
+
+def _needed(table: TableVersion) -> Mapping[str, frozenset[str]]:
+    """Return the fields that the state keeps of a table where a budget bounds it."""
+    return {table.identity: frozenset(table.needs)} if table.fold > 1 else {}
 
 
 def _part_result(result: NodeResult, figures: Figures) -> NodeResult:

@@ -40,7 +40,8 @@ class TableRecord:
     declared keys, and `size_bytes` is that of the data files. `manifest` identifies the manifest of
     `version` (`lake.snapshot.Pin`), and `rows_changed_at` is when its rows last changed, None where
     that was not looked up. `fold` is how many fragments with consecutive ids have their partials
-    together, 1 where some are still to be folded.
+    together, 1 where some are still to be folded. `ranges` counts those that may be: the ranges of
+    1, 2, 4 and more ids with fragments; it is empty for tables of few fragments.
     """
 
     table: str
@@ -63,6 +64,7 @@ class TableRecord:
     size_bytes: int = 0
     rows_changed_at: Instant | None = None
     fold: int = 1
+    ranges: tuple[int, ...] = ()
 
     @property
     def weight(self) -> int:

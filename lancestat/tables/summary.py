@@ -44,8 +44,16 @@ class RunningMerge:
 
     def add(self, partial: ColumnPartial, times: int = 0) -> None:
         """Merge a partial that is one of those to come that many times, else one known before."""
-        self._parts += [partial] * (times or 1)
+        self._merge([partial] * (times or 1))
         self.left -= times
+
+    def add_sum(self, partial: ColumnPartial, parts: int) -> None:
+        """Merge the sum of so many parts that are to come."""
+        self._merge([partial])
+        self.left -= parts
+
+    def _merge(self, parts: list[ColumnPartial]) -> None:
+        self._parts += parts
         if len(self._parts) > _MERGED_AT_ONCE:
             self._parts = [merge(self._parts)]
 

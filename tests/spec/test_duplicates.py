@@ -131,3 +131,26 @@ def test_no_other_node_writes_to_its_places(place: str, load: Load) -> None:
         return
     with pytest.raises(InvalidProject, match="write the same output"):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("more", "other", "words"),
+    [
+        ("pairs: {lance: o/p}", None, "'output' and 'pairs' of duplicates node 's' lie inside"),
+        ("pairs: {lance: p}", "p/x", "the output of knn join 'j' lies inside the output of dup"),
+        ("keep: {order_by: [id]}", ".o.pairs/x", "lies inside the output of duplicates node 's'"),
+        ("pairs: {lance: x/p}", "x", "of duplicates node 's' lies inside the output of knn join"),
+    ],
+)
+def test_places_do_not_lie_inside_one_another(
+    more: str, other: str | None, words: str, load: Load
+) -> None:
+    text = f"duplicates:\n  - {NODE % f', {more}'}\n"
+    if other is not None:
+        side = "{lance: l, vector: v}"
+        output = f"output: {{lance: {other}}}"
+        text += f"knn_joins:\n  - {{name: j, left: {side}, right: {side}, k: 1, {output}}}\n"
+    with pytest.raises(InvalidProject) as refused:
+        load(text)
+    [error] = refused.value.errors
+    assert (error.code, words in error.message) == ("LS112", True), error

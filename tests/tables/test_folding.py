@@ -15,14 +15,16 @@ import pytest
 import lancestat.state.retention
 import lancestat.tables.analyze
 import lancestat.tables.folding
+import lancestat.tables.run
 from lancestat.errors import Location, StateTooSmall, StateUnreachable
 from lancestat.runs.actions import Blocked, Plan, Skip
-from lancestat.spec.model import CommonValues, Policy, Refresh, Target
+from lancestat.spec.column_selection import ColumnPattern
+from lancestat.spec.model import ColumnSelection, CommonValues, Policy, Refresh, Target
 from lancestat.state.values import table_identity, weight
 from lancestat.tables.action import FoldPartials, ReadFragments, TableAction, TableVersion
 from lancestat.tables.analyze import ProcessScanner, Scanned
 from lancestat.tables.folding import PARTIAL_BYTES, fold_to_fit
-from lancestat.tables.stored import table_records
+from lancestat.tables.stored import add_partials, read_partials, table_records
 from tests.examples import examples
 from tests.runs.world import World, orders, write_project
 from tests.tables.counted import Counted, check
@@ -85,6 +87,41 @@ def test_what_is_read_is_stored_in_groups_that_fit(world: Bounded) -> None:
     assert world.run().status == "success"
     assert world.rows() == {2: 16}
     check(world)
+
+
+@pytest.mark.parametrize("fragments", [None, 4])
+def test_rows_that_are_read_together_count_once(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch, fragments: int | None
+) -> None:
+    """Tasks return the partials of a group as one: of a table with many fragments, or folded."""
+    monkeypatch.setattr(lancestat.tables.analyze, "group_width", lambda _: 8)
+    world.budget = None if fragments is None else budget(fragments)
+    assert world.run().status == "success"
+    assert world.published()["lance.stats.column.o_status.nullCount"] == "22"
+    published = world.published()
+    fresh = World(world.path, state=Counted())
+    assert fresh.run(full_refresh=True).status == "success"
+    assert fresh.published() == published
+
+
+def test_partials_that_are_not_of_all_rows_are_read_again(
+    world: Bounded, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.run().status == "success"
+    identity = table_identity(str(world.path))
+    index = world.state.partial_index(identity)
+    keys = {(one,): fields for one, fields in list(index.singles.items())[:1]}
+    [stored] = read_partials(world.state, identity, keys)
+    twice = {key: replace(one, rows=4) for key, one in stored.partials.items()}
+    damaged = Counted()
+    add_partials(damaged, identity, [replace(stored, partials=twice)])
+    world.state = damaged
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    world.reads.clear()
+    assert world.run().status == "success"
+    assert "are of 68 rows, of which the table has 66" in caplog.text
+    assert {fragment for _, fragment, _ in world.reads} == set(range(33))
+    assert world.published()["lance.stats.column.o_status.nullCount"] == "22"
 
 
 def test_a_change_reads_a_group_again_and_nothing_else(world: Bounded) -> None:
@@ -221,6 +258,69 @@ def test_a_smaller_budget_folds_what_was_folded_before(world: Bounded) -> None:
     check(world)
 
 
+def test_fragments_whose_ids_have_gaps_keep_to_the_budget(world: Bounded) -> None:
+    """Every other fragment is gone, so that ranges of ids have half as many as they could."""
+    world.dataset.delete("o_id % 4 >= 2")
+    world.budget = budget(8)
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.table.fold == 4
+    assert world.run().status == "success"
+    assert world.rows() == {2: 8}
+    world.budget = budget(4)
+    action = world.action()
+    assert isinstance(action, Skip)
+    assert action.stages == (FoldPartials(8),), "the record knows of the gaps"
+    assert world.run().status == "success"
+    assert world.rows() == {4: 4}
+    check(world)
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    for fragments, expected in ((3, TableAction), (2, Blocked)):
+        world.budget = budget(fragments)
+        assert isinstance(world.action(), expected)
+
+
+def without(*columns: str) -> ColumnSelection:
+    return ColumnSelection(exclude=tuple(map(ColumnPattern, columns)))
+
+
+def test_a_column_that_is_selected_later_is_folded_like_others(world: Bounded) -> None:
+    world.columns = without("o_status")
+    world.budget = budget(16) * 2 // 3
+    assert world.run().status == "success"
+    assert world.rows() == {2: 16}
+    world.columns = ColumnSelection()
+    world.reads.clear()
+    assert world.run().status == "success"
+    assert {fields for _, _, fields in world.reads} == {frozenset({"1:string"})}
+    assert world.rows() == {4: 8}
+    check(world)
+    for number in range(32, 40):
+        lance.write_dataset(orders(2 * number, 2), str(world.path), mode="append")
+        world.budget = budget(5)
+        assert world.run().status == "success"
+    assert world.rows() == {8: 5}, "also where rows have other fields than their neighbours"
+    check(world)
+
+
+def test_a_column_that_is_not_selected_any_more_makes_room(world: Bounded) -> None:
+    assert world.run().status == "success"
+    world.columns = without("o_status")
+    world.budget = budget(16) * 2 // 3
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.reading is None
+    assert "folds stored partials of up to 2 fragments" in action.notes[-1]
+    assert world.run().status == "success"
+    assert world.rows() == {2: 16}, "rows with the column have gone"
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    assert world.run().status == "success"
+    published = world.published()
+    world.state, world.budget = Counted(), None
+    assert world.run(full_refresh=True).status == "success"
+    assert world.published() == published
+
+
 def test_a_state_that_cannot_be_written_leaves_folding_to_a_later_run(
     world: Bounded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,10 +351,48 @@ def test_a_budget_for_fewer_than_the_groups_of_a_summary_is_said_before_the_run(
     assert action.error.location == HERE
 
 
+def test_a_table_without_changes_is_folded_into_a_budget_that_is_too_small(
+    world: Bounded,
+) -> None:
+    assert world.run().status == "success"
+    world.budget = budget(4) - 1
+    action = world.action()
+    assert isinstance(action, Skip)
+    assert "folds stored partials of up to 8 fragments" in action.notes[-2]
+    assert "more than its state_budget of" in action.notes[-1]
+    assert world.run().status == "success"
+    assert world.rows() == {8: 4}
+    [note] = world.action().notes
+    assert "more than its state_budget of" in note
+
+
+def test_a_state_that_is_full_before_the_end_of_folding_has_the_summary(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.run().status == "success"
+    lance.write_dataset(orders(64, 2), str(world.path), mode="append")
+    world.budget = budget(16)
+
+    def refuse(*_: object) -> bool:
+        raise StateUnreachable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lancestat.tables.run, "fold_stored", refuse)
+        assert world.run().status == "success"
+    assert "the partials of 'orders' are not folded: LS301" in caplog.text
+    check(world)
+    assert isinstance(world.action(), Skip)
+    assert world.run().status == "success"
+    assert world.rows() == {4: 8, 1: 1}
+    check(world)
+
+
 def test_all_tables_of_a_plan_share_the_budget(world: Bounded) -> None:
     action = world.action()
     assert isinstance(action, TableAction)
-    small = replace(action, node="small", table=replace(action.table, fragments=3))
+    small = replace(
+        action, node="small", table=replace(action.table, groups=action.table.groups[:3])
+    )
     planned = {action.node: action, "small": small}
     assert weight(frozenset(action.table.needs)) == COLUMNS
     folded = fold_to_fit(planned, budget(16 + 3), HERE, {})

@@ -104,7 +104,7 @@ class DuplicatesFigures:
         if self.counts is not None:
             parts += counted(self.counts)
         if excluded := self.join.counts.excluded_right_rows:
-            parts.append(f"{count(excluded, 'row')} without a usable vector")
+            parts.append(f"{count(excluded, 'row')} without a usable vector or key")
         return (*parts, *missed(self.join.accuracy))
 
 

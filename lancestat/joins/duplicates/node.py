@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.errors import (
+    KeysDiffer,
     LancestatError,
     NotSortable,
     ReservedColumnName,
@@ -165,14 +166,16 @@ def _work(spec: ProjectSpec, node: Duplicates, join: KnnJoin, snapshot: Snapshot
 
 
 def check_columns(node: Duplicates, snapshot: Snapshot) -> None:
-    """Check the columns that near-duplicates name; the join checks their types and the filter.
+    """Check the columns that near-duplicates name; the join checks the vectors and the filter.
 
     Raises:
         SideColumnMissing: a column is missing.
+        KeysDiffer: a column is of a type that no key has.
         NotSortable: rows cannot be ordered by a column.
         ReservedColumnName: a selected column has the name of one that the result adds.
     """
     from lancestat.joins.duplicates.members import RESULT_COLUMNS, is_sortable
+    from lancestat.joins.search.groups import KEY_KINDS, key_type
     from lancestat.joins.search.work import ROW
 
     types = {field.name: field.type for field in snapshot.fields}
@@ -189,6 +192,13 @@ def check_columns(node: Duplicates, snapshot: Snapshot) -> None:
                 "have",
                 location=node.at(place),
                 hint=did_you_mean(name, types, "its columns"),
+            )
+    for at, name in enumerate(node.on):
+        if key_type(types[name], types[name]) is None:
+            raise KeysDiffer(
+                f"{node.title} compares rows with equal '{name}', which is of type {types[name]}",
+                location=node.at(f"on.{at}"),
+                hint=KEY_KINDS,
             )
     for at, name in enumerate(orders):
         if not is_sortable(types[name]):

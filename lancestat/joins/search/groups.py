@@ -65,6 +65,11 @@ def _compared(type: pa.DataType) -> pa.DataType | None:
     return next((compared for holds, compared in tests if holds(type)), None)
 
 
+KEY_KINDS = (
+    "keys are integers, strings, booleans, dates, timestamps up to microseconds, binary or decimals"
+)
+
+
 def compared_key_types(
     left: Sequence[str],
     right: Sequence[str],
@@ -79,8 +84,7 @@ def compared_key_types(
             raise KeysDiffer(
                 f"the left key '{name}' is of type {type}, the right key '{other}' of type "
                 f"{other_type}, which cannot be compared",
-                hint="keys are integers, strings, booleans, dates, timestamps up to microseconds, "
-                "binary or decimals, and of one kind on both sides",
+                hint=f"{KEY_KINDS}, and of one kind on both sides",
             )
         types.append(common)
     return tuple(types)

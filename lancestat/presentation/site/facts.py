@@ -136,7 +136,7 @@ def duplicates_facts(report: DuplicatesReport, origins: Origins = NO_ORIGINS) ->
             ("Found", ", ".join(counted(counts))),
             (
                 "Excluded",
-                f"{count(joined.counts.excluded_right_rows, 'row')} without a usable vector",
+                f"{count(joined.counts.excluded_right_rows, 'row')} without a usable vector or key",
             ),
             *_recall(joined.accuracy),
         ]

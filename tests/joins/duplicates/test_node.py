@@ -20,7 +20,8 @@ from lancestat.nodes import NODE_TYPES
 from lancestat.presentation.site.pages import build_site
 from lancestat.report.duplicates import DuplicatesReport
 from lancestat.review.evidence import Evidence
-from lancestat.review.values import Mask, Risk
+from lancestat.review.values import Mask, Risk, node_properties
+from lancestat.review.values import changes as properties_changed
 from lancestat.runs.actions import Reason
 from lancestat.spec.model import Duplicates
 from tests.joins.duplicates.shop import Shop, line, products
@@ -36,6 +37,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "vector": ({"vector": "w"}, "LS454", "names column 'w'"),
     "not vectors": ({"vector": "id"}, "LS455", "names 'id' as its vectors"),
     "key": ({"on": ["tenant", "shop"]}, "LS454", "names column 'shop'"),
+    "no key": ({"on": ["tenant", "v"]}, "LS462", "rows with equal 'v', which is of type"),
     "order": ({"keep": {"order_by": ["id", "updatd desc"]}}, "LS454", "names column 'updatd'"),
     "unsortable": ({"keep": {"order_by": ["v"]}}, "LS465", "orders rows by 'v'"),
     "selected": ({"select": ["id", "name"]}, "LS454", "names column 'name'"),
@@ -144,7 +146,7 @@ def test_figures_are_stored_and_shown() -> None:
         "2 groups of 5 rows",
         "3 rows could go",
         "4 pairs",
-        "1 row without a usable vector",
+        "1 row without a usable vector or key",
     )
 
 
@@ -206,7 +208,8 @@ def changed(shop: Shop, **changes: Any) -> DuplicatesChange:
     shop.declare(**changes)
     [new] = shop.project.spec.nodes
     assert isinstance(old, Duplicates) and isinstance(new, Duplicates)
-    return DuplicatesChange(old, new, ())
+    before, after = (node_properties(node, {}, Mask()) for node in (old, new))
+    return DuplicatesChange(old, new, properties_changed(before, after))
 
 
 def risks(change: DuplicatesChange, shop: Shop) -> dict[Risk, str]:
@@ -221,6 +224,9 @@ def test_a_change_of_what_is_compared_costs_a_run(shop: Shop) -> None:
 
 
 def test_a_change_of_what_is_kept_or_shown_costs_nothing(shop: Shop) -> None:
+    assert risks(changed(shop, keep={"order_by": ["id desc"]}), shop) == {
+        Risk.JOIN_MEANING_CHANGED: "other rows are kept, since keep.order_by differs"
+    }
     change = changed(shop, keep={"order_by": ["id desc"]}, select=["title"])
     assert not change.finds_pairs_again
     assert Risk.COST_INCREASED not in risks(change, shop)

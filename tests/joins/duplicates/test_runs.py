@@ -81,7 +81,7 @@ def test_without_duplicates_the_result_is_empty(shop: Shop) -> None:
     shop.declare(max_distance=0.5)
     figures = shop.settle()
     assert shop.rows() == []
-    assert figures.quality == ("no duplicates", "1 row without a usable vector")
+    assert figures.quality == ("no duplicates", "1 row without a usable vector or key")
 
 
 def test_an_empty_table_has_no_duplicates(shop: Shop) -> None:
