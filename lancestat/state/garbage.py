@@ -10,7 +10,7 @@ from lancestat import display
 from lancestat.formats import count
 from lancestat.state.proofs import remove_proofs
 from lancestat.state.retention import compact, drop_rows
-from lancestat.state.stored_table import LAYOUT, DatasetLocation, Kind, StoredTable
+from lancestat.state.stored_table import DatasetLocation, Kind, StoredTable
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -169,14 +169,11 @@ def _is_declared(
 
 
 def _superseded(state: LanceState) -> Iterable[DatasetLocation]:
-    """Datasets of older layouts, of older generations, and those set aside.
+    """Datasets of older generations, and those set aside.
 
     The newest generation stays even when it does not open for lack of a manifest: another run may
     be creating it.
     """
-    for layout in state.folder.layouts():
-        if layout < LAYOUT:
-            yield from state.folder.locations(layout)
     locations = state.folder.locations()
     for stored in state.tables:
         of_kind = [location for location in locations if location.kind is stored.kind]
