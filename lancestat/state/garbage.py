@@ -41,17 +41,21 @@ class GarbageReport:
     indexes_dropped: int = 0
     is_dry_run: bool = field(default=False, compare=False)
 
+    @property
+    def words(self) -> str:
+        """What was removed, or would be: `removed 2 sets of partials, 1 scratch folder`."""
+        counts = (
+            count(self.partials_dropped, "set of partials", "sets of partials"),
+            count(self.runs_dropped, "run entry", "run entries"),
+            count(self.generations_dropped, "superseded dataset"),
+            count(self.scratch_dropped, "scratch folder"),
+            count(self.indexes_dropped, "kept index", "kept indexes"),
+        )
+        removed = ", ".join(text for text in counts if not text.startswith("0 "))
+        return f"{'would remove' if self.is_dry_run else 'removed'} {removed or 'nothing'}"
+
     def __repr__(self) -> str:
-        counts = {
-            "sets of partials": self.partials_dropped,
-            "run entries": self.runs_dropped,
-            "datasets": self.generations_dropped,
-            "scratch folders": self.scratch_dropped,
-            "indexes": self.indexes_dropped,
-        }
-        parts = [f"{count(number)} {what}" for what, number in counts.items() if number]
-        verb = "would remove" if self.is_dry_run else "removed"
-        return display.summary(self, f"{verb} {', '.join(parts) or 'nothing'}")
+        return display.summary(self, self.words)
 
     __str__ = display.as_text
 
