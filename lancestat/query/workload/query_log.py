@@ -57,7 +57,7 @@ class QueryEvent(msgspec.Struct, tag_field="Event", tag=EVENT):
     def of(cls, query: Query, time: int) -> QueryEvent:
         """Return the event of a query."""
         reads = {table: tuple(sorted(names)) for table, names in sorted(query.reads.items())}
-        uses = (_Use(*astuple(use), query.q_errors.get(use)) for use in query.uses)
+        uses = (_Use(*astuple(use), q_error=query.q_errors.get(use)) for use in query.uses)
         return cls(time, reads, tuple(sorted(uses, key=msgspec.json.encode)))
 
     def query(self) -> Query:
