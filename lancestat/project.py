@@ -676,13 +676,14 @@ class Project:
         Raises:
             RunError: A scratch root cannot be listed.
         """
+        from lancestat.lake.files import remove_drafts
         from lancestat.nodes import NODE_TYPES
-        from lancestat.report.site_folder import clear_drafts
+        from lancestat.report.site_folder import MARKER
         from lancestat.runs.execute import collect_garbage
 
         self._discovered()
         if not dry_run:
-            clear_drafts(self.spec.root.resolve() / PAGES)
+            remove_drafts(self.spec.root.resolve() / PAGES / MARKER)
         return collect_garbage(self.spec, self.state, NODE_TYPES, self._clock(), dry_run)
 
     def _observer(self, session: SparkSession | None = None) -> Observer:

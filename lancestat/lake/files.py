@@ -436,11 +436,6 @@ def is_draft(path: Path) -> bool:
     return _DRAFT_NAME.fullmatch(path.name) is not None
 
 
-def abandoned_drafts(path: Path) -> Iterator[Path]:
-    """Yield the drafts of a path that nobody will complete any more."""
-    return abandoned(_drafts(path))
-
-
 def _drafts(path: Path) -> Iterator[tuple[Path, Lease]]:
     if not path.parent.is_dir():
         return
@@ -457,7 +452,7 @@ def _prefix(path: Path) -> str:
 
 def remove_drafts(path: Path) -> None:
     """Remove the abandoned drafts of a path; one that cannot be removed stays."""
-    for draft in abandoned_drafts(path):
+    for draft in abandoned(_drafts(path)):
         remove(draft)
 
 

@@ -129,16 +129,8 @@ def garbage_answer(report: GarbageReport, project: str = "", target: str = "") -
 
 
 def _garbage_lines(report: GarbageReport) -> Iterator[str]:
-    counts = [
-        count(report.partials_dropped, "set of partials", "sets of partials"),
-        count(report.runs_dropped, "run entry", "run entries"),
-        count(report.generations_dropped, "superseded dataset"),
-        count(report.scratch_dropped, "scratch folder"),
-        count(report.indexes_dropped, "kept index", "kept indexes"),
-    ]
-    removed = [text for text in counts if not text.startswith("0 ")]
-    verb = "would remove" if report.is_dry_run else "removed"
-    yield f"{verb} {', '.join(removed)}: {size(report.bytes)}" if removed else "Nothing to remove."
+    is_empty = report.words.endswith("nothing")
+    yield "Nothing to remove." if is_empty else f"{report.words}: {size(report.bytes)}"
     if report.scratch_left:
         left = count(report.scratch_left, "scratch folder")
         yield paint(f"left {left} that cannot be removed, see above", "note")

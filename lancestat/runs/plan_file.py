@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime, timezone
@@ -32,14 +32,14 @@ from lancestat.errors import (
 from lancestat.formats import quoted, visible
 from lancestat.lake.files import write_whole
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
-from lancestat.redact import Audience, Redactor, redact_line
+from lancestat.redact import Audience, Redactor
 from lancestat.runs.actions import Action, Plan
 from lancestat.runs.node import NodeType, Observed
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import planned
 from lancestat.spec.budget import NO_BUDGET, Budget
 from lancestat.spec.model import Node, node_digest
-from lancestat.state.values import canonical_uri, table_identity
+from lancestat.state.values import table_identity
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -216,30 +216,14 @@ class PlanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedDataset:
-    """A Lance dataset as the plan saw it; one that could not be opened has a code of an error only.
+class SavedNode:
+    """A node of a saved plan; `plan` is its object in the JSON of `lancestat plan`.
 
-    `identity` is the state's name for it (`state.values`), `uri` is fit to be shown.
+    `rests_on` has digests of what `_CHANGES` names, and of the `work`; None of what is not there.
     """
 
-    identity: str
-    uri: str
-    version: int | None = None
-    committed_at: Instant | None = None
-    content: str | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SavedNode:
-    """A node of a saved plan; `plan` is its object in the JSON of `lancestat plan`."""
-
     plan: Mapping[str, object]
-    meaning: str
-    work: str
-    record: str | None
-    output: str | None
-    inputs: tuple[ObservedDataset, ...]
+    rests_on: Mapping[str, str | None]
 
     @property
     def name(self) -> str:
@@ -247,23 +231,15 @@ class SavedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedLocation:
-    """A location of the target: `identity` is compared, `uri` is fit to be shown."""
-
-    identity: str
-    uri: str
-
-
-@dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan and all that it rests on. `state` and `scratch` are those of the target."""
+    """A plan and all that it rests on. `state` and `scratch` are identities of the target's."""
 
     lancestat: str
     made_at: Instant
     project: str
     target: str
-    state: SavedLocation
-    scratch: SavedLocation | None
+    state: str
+    scratch: str | None
     options: PlanOptions
     nodes: tuple[SavedNode, ...]
 
@@ -271,11 +247,8 @@ class SavedPlan:
         """Return a line for each node and location that differs, none where the plans are equal."""
         lines = [
             f"target {now.target}: its {name} is elsewhere"
-            for name, was, current in (
-                ("state", self.state, now.state),
-                ("scratch", self.scratch, now.scratch),
-            )
-            if (was and was.identity) != (current and current.identity)
+            for name in ("state", "scratch")
+            if getattr(self, name) != getattr(now, name)
         ]
         before, after = ({node.name: node for node in plan.nodes} for plan in (self, now))
         for name in {**before, **after}:
@@ -302,35 +275,25 @@ def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
+_CHANGES = {
+    "declaration": "its declaration has changed",
+    "datasets": "what it reads has changed",
+    "record": "the state has another record of it",
+    "result": "its result has changed",
+}
+
+
 def _differences(then: SavedNode, now: SavedNode) -> list[str]:
-    differences = ["its declaration has changed"] if then.meaning != now.meaning else []
-    differences += _inputs(then, now)
-    if then.record != now.record:
-        differences.append("the state has another record of it")
-    if then.output != now.output:
-        differences.append("its result has changed")
+    def differs(what: str) -> bool:
+        return then.rests_on.get(what) != now.rests_on.get(what)
+
+    differences = [words for what, words in _CHANGES.items() if differs(what)]
     was, current = _verb(then), _verb(now)
     if was != current:
         differences.append(f"now {current}, was {was}")
-    if not differences and then.work != now.work:
+    if not differences and differs("work"):
         differences.append("what it reads, or what the state has stored of it, has changed")
     return differences
-
-
-def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
-    before = {seen.identity: seen for seen in then.inputs}
-    if before.keys() != {seen.identity for seen in now.inputs}:
-        yield "its dataset is elsewhere" if len(then.inputs) == 1 else "it reads other datasets"
-        return
-    for seen in now.inputs:
-        was = before[seen.identity]
-        name = "its dataset" if len(before) == 1 else seen.uri
-        if was.error != seen.error and seen.error is not None:
-            yield f"{name} cannot be opened any more ({seen.error})"
-        elif was.version != seen.version and was.error is None:
-            yield f"{name} is at version {seen.version}, was {was.version}"
-        elif was != replace(seen, uri=was.uri):
-            yield f"{name} has changed"
 
 
 def _verb(node: SavedNode) -> str:
@@ -385,8 +348,8 @@ class PlanStore:
             made_at=observed.clock(),
             project=plan.project,
             target=plan.target,
-            state=self._location(spec.target.state),
-            scratch=None if scratch is None else self._location(scratch),
+            state=table_identity(spec.target.state),
+            scratch=None if scratch is None else table_identity(scratch),
             options=options.redacted(spec.redactor),
             nodes=saved,
         )
@@ -395,31 +358,27 @@ class PlanStore:
         [node] = (node for node in observed.nodes if node.name == action.node)
         type = self.observer.types[node.kind.value]
         record = observed.records[node.kind.value].get(type.record_key(node))
+        read = {
+            table_identity(uri): _content(observed.snapshots[uri])
+            for uri in type.lance_uris(observed.spec, node)
+        }
         return SavedNode(
             plan=planned(action).redacted(self.observer.spec.redactor, Audience.PUBLIC).to_json(),
-            meaning=node_digest(node),
-            work=action_digest(action),
-            record=None if record is None else value_digest(record),
-            output=None if action.error else _result(type, node, observed),
-            inputs=tuple(
-                self._observed(uri, observed.snapshots[uri])
-                for uri in dict.fromkeys(type.lance_uris(observed.spec, node))
-            ),
+            rests_on={
+                "declaration": node_digest(node),
+                "datasets": value_digest(read),
+                "record": None if record is None else value_digest(record),
+                "result": None if action.error else _result(type, node, observed),
+                "work": action_digest(action),
+            },
         )
 
-    def _location(self, uri: str) -> SavedLocation:
-        public_uri = self.observer.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
-        return SavedLocation(table_identity(uri), public_uri)
 
-    def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
-        identity = table_identity(uri)
-        public_uri = redact_line(self.observer.spec.redactor.text(uri, Audience.PUBLIC))
-        if isinstance(snapshot, LakeError):
-            return ObservedDataset(identity, public_uri, error=snapshot.code)
-        content = snapshot_digest(snapshot)
-        return ObservedDataset(
-            identity, public_uri, snapshot.version, snapshot.committed_at, content
-        )
+def _content(snapshot: Snapshot | LakeError) -> tuple[object, ...]:
+    """The content of a dataset as the plan saw it, or the code of why it could not be opened."""
+    if isinstance(snapshot, LakeError):
+        return (snapshot.code,)
+    return snapshot.version, snapshot.committed_at, snapshot_digest(snapshot)
 
 
 def _result(type: NodeType[Node], node: Node, observed: Observed) -> str | None:
@@ -430,7 +389,7 @@ def _result(type: NodeType[Node], node: Node, observed: Observed) -> str | None:
     return None if result is None else value_digest(result)
 
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # The value of the key that tells a plan file from any other JSON.
 KIND = "lancestat plan"
 # A node takes about 2 kB, whatever the size of its datasets.
@@ -483,7 +442,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
 
 def read_plan_file(path: Path) -> SavedPlan:
     """Read a plan file of this format."""
-    parsed = _parsed(path, _content(path))
+    parsed = _parsed(path)
     if not isinstance(parsed, dict) or parsed.get("kind") != KIND:
         raise _plan_unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
     version = parsed.get("format_version")
@@ -517,42 +476,26 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
 
 def _is_plan_file(path: Path) -> bool:
     try:
-        parsed = _parsed(path, _content(path))
+        parsed = _parsed(path)
     except PlanFileError:
         return False
     return isinstance(parsed, dict) and parsed.get("kind") == KIND
 
 
-def _content(path: Path) -> bytes:
+def _parsed(path: Path) -> object:
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise _plan_unreadable(path, _why(error), "name a file of 'lancestat plan --out'") from None
     if len(content) > MAX_BYTES:
-        raise _plan_unreadable(
-            path, f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is", _AGAIN
-        )
-    return content
-
-
-def _parsed(path: Path, content: bytes) -> object:
+        why = f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is"
+        raise _plan_unreadable(path, why, _AGAIN)
     try:
         parsed: object = json.loads(content.decode("utf-8", "surrogatepass"))
-    except UnicodeDecodeError:
-        raise _plan_unreadable(path, "it is not text", _AGAIN) from None
-    except json.JSONDecodeError as error:
-        why = "it is empty" if not content.strip() else _broken(error)
-        raise _plan_unreadable(path, why, _AGAIN) from None
     except (RecursionError, ValueError):
-        raise _plan_unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
+        raise _plan_unreadable(path, "it is empty, cut or no JSON", _AGAIN) from None
     return parsed
-
-
-def _broken(error: json.JSONDecodeError) -> str:
-    is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
-    position = f"line {error.lineno}, column {error.colno}"
-    return f"it ends early, at {position}" if is_cut else f"it is not JSON, see {position}"
 
 
 def _plan_of_other(path: Path, made_for: str, hint: str) -> PlanFileError:

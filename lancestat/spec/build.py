@@ -21,7 +21,6 @@ from lancestat.errors import (
 )
 from lancestat.formats import quoted
 from lancestat.redact import Origin
-from lancestat.spec.budget import Budget
 from lancestat.spec.catalog import TABLE_NAME, Catalog, parse_table_name
 from lancestat.spec.declaration import (
     ByName,
@@ -40,13 +39,7 @@ from lancestat.spec.declaration import (
     span,
 )
 from lancestat.spec.document import KeyPath
-from lancestat.spec.expectations import (
-    CHECKS,
-    Expectation,
-    References,
-    Unique,
-    expectation_objections,
-)
+from lancestat.spec.expectations import Expectation, References, Unique, expectation_objections
 from lancestat.spec.files import resolve_uri
 from lancestat.spec.hooks import Hook, Hooks, secret_objection
 from lancestat.spec.knn_join import ALL, KeyPair, Mode, Pairs, distance_objection
@@ -65,10 +58,10 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.spec.monitors import MONITORS, WATCHED, ColumnAnomalies, Monitor, monitor_objections
+from lancestat.spec.monitors import MONITORS, ColumnAnomalies, Monitor, monitor_objections
 from lancestat.spec.names import Item, Namespace, render
 from lancestat.spec.redaction import named
-from lancestat.spec.relations import CommonValues, Reference, relation_objections, width_objection
+from lancestat.spec.relations import Reference, relation_objections, width_objection
 from lancestat.spec.source import WORDS, Source, SourceDefaults
 from lancestat.spec.table import ColumnChoice
 from lancestat.spec.template import TemplateScope
@@ -265,73 +258,49 @@ class Builder:
             return None
 
     def _nested(self, resource: type[Declared], item: Item, *at: str | int) -> Any:
-        if resource is KeyPair:
-            pair = self._values(KeyPair, item, *at)
-            return pair["left"], pair["right"]
-        if resource is Reference:
-            reference = Reference(**self._values(Reference, item, *at))
-            objection = width_objection(reference)
-            if objection is not None:
-                self.errors.append(item.error(ReferenceMismatch, objection, *at, "to"))
-            return reference
-        if resource is References:
-            references = References(**self._values(References, item, *at))
-            objection = width_objection(references.reference)
-            if objection is not None:
-                self.errors.append(item.error(ReferenceMismatch, objection, *at, "to"))
-            return references
-        if resource is Expectation:
-            values = self._values(Expectation, item, *at)
-            if isinstance(values["check"], tuple):
-                values["check"] = Unique(columns=values["check"])
-            return Expectation(**values, location=item.at(*at))
-        if resource is Monitor:
-            watched = self._values(Monitor, item, *at)["watched"]
-            if isinstance(watched, tuple):
-                watched = ColumnAnomalies(columns=watched)
-            return Monitor(watched=watched, location=item.at(*at))
-        if resource in CHECKS or resource in WATCHED:
-            return resource(**self._values(resource, item, *at))
-        if resource is Hook:
-            hook = Hook(**self._values(Hook, item, *at), location=item.at(*at))
-            refused = secret_objection(hook.secret or "")
-            if refused is not None:
-                self.errors.append(item.error(WrongValue, refused, *at, "secret"))
-            return hook
         steps = [*map(str, at)]
         if resource is Policy:
             return self.policy(item, *steps)
-        values = self._values(resource, item, *steps)
+        values = self._values(resource, item, *at)
+        if resource is KeyPair:
+            return values["left"], values["right"]
         if resource is KnnSide:
             return self._side(item, values, *steps)
-        if resource is ColumnChoice:
-            return ColumnChoice(**values)
-        if resource is SourceDefaults:
+        if resource is Expectation and isinstance(values["check"], tuple):
+            values["check"] = Unique(columns=values["check"])
+        elif resource is Monitor and isinstance(values["watched"], tuple):
+            values["watched"] = ColumnAnomalies(columns=values["watched"])
+        elif resource is SourceDefaults:
             values["columns"] = self._columns(item, values["columns"], *steps, "columns")
             values["policy"] = self._policy(item, values["policy"], *steps, "policy")
             for message, path in relation_objections(common=values["common_values"]):
                 self.errors.append(item.error(WrongValue, message, *steps, *path))
             if values["monitors"]:
                 values["monitors"] = self.monitors(item, *steps, "monitors")
-            return SourceDefaults(**values)
-        if resource is Catalog:
-            if values["impl"] == "dir" and "root" in values["properties"]:
-                root = self._absolute(
-                    item, values["properties"]["root"], *steps, "properties", "root"
-                )
-                values["properties"] = {**values["properties"], "root": root}
-            return Catalog(**values)
-        templates = {part: origin.template for part, origin in item.origins_below(*steps).items()}
-        if resource is StaleBounds:
-            return StaleBounds(**values, templates=templates)
-        if resource is CommonValues:
-            return CommonValues(**values)
-        if resource is Budget:
-            return Budget(**values)
-        if resource is Freshness:
+        elif resource is Catalog and values["impl"] == "dir" and "root" in values["properties"]:
+            root = values["properties"]["root"]
+            root = self._absolute(item, root, *steps, "properties", "root")
+            values["properties"] = {**values["properties"], "root": root}
+        elif resource is Freshness:
             self._refuse(item, _freshness_objections(item, *steps))
-            return Freshness(**values, templates=templates)
-        raise AssertionError(f"{resource.__name__} is part of no other resource")
+        if resource in (Expectation, Monitor, Hook):
+            values["location"] = item.at(*at)
+        elif resource in (StaleBounds, Freshness):
+            below = item.origins_below(*steps)
+            values["templates"] = {part: origin.template for part, origin in below.items()}
+        made = resource(**values)
+        self._check_nested(made, item, *at)
+        return made
+
+    def _check_nested(self, made: object, item: Item, *at: str | int) -> None:
+        if isinstance(made, Reference | References):
+            objection = width_objection(made if isinstance(made, Reference) else made.reference)
+            if objection is not None:
+                self.errors.append(item.error(ReferenceMismatch, objection, *at, "to"))
+        elif isinstance(made, Hook):
+            refused = secret_objection(made.secret or "")
+            if refused is not None:
+                self.errors.append(item.error(WrongValue, refused, *at, "secret"))
 
     def _absolute(self, item: Item, text: str, *steps: str | int) -> str:
         try:

@@ -124,9 +124,6 @@ class Item:
     def at(self, *steps: str | int) -> Location:
         return self.document.at((*self.path, *steps))
 
-    def key_at(self, *steps: str | int) -> Location:
-        return self.document.key_at((*self.path, *steps))
-
     def origin(self, *steps: str | int) -> Origin | None:
         """Return the origin of a value inside the item, None when the file holds it as it is."""
         return self.origins.get((*self.path, *steps))

@@ -10,7 +10,7 @@ from lancestat import display
 from lancestat.formats import count
 from lancestat.state.proofs import remove_proofs
 from lancestat.state.retention import compact, drop_rows
-from lancestat.state.stored_table import LAYOUT, DatasetLocation, Kind, StoredTable
+from lancestat.state.stored_table import DatasetLocation, Kind, StoredTable
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -41,17 +41,21 @@ class GarbageReport:
     indexes_dropped: int = 0
     is_dry_run: bool = field(default=False, compare=False)
 
+    @property
+    def words(self) -> str:
+        """What was removed, or would be: `removed 2 sets of partials, 1 scratch folder`."""
+        counts = (
+            count(self.partials_dropped, "set of partials", "sets of partials"),
+            count(self.runs_dropped, "run entry", "run entries"),
+            count(self.generations_dropped, "superseded dataset"),
+            count(self.scratch_dropped, "scratch folder"),
+            count(self.indexes_dropped, "kept index", "kept indexes"),
+        )
+        removed = ", ".join(text for text in counts if not text.startswith("0 "))
+        return f"{'would remove' if self.is_dry_run else 'removed'} {removed or 'nothing'}"
+
     def __repr__(self) -> str:
-        counts = {
-            "sets of partials": self.partials_dropped,
-            "run entries": self.runs_dropped,
-            "datasets": self.generations_dropped,
-            "scratch folders": self.scratch_dropped,
-            "indexes": self.indexes_dropped,
-        }
-        parts = [f"{count(number)} {what}" for what, number in counts.items() if number]
-        verb = "would remove" if self.is_dry_run else "removed"
-        return display.summary(self, f"{verb} {', '.join(parts) or 'nothing'}")
+        return display.summary(self, self.words)
 
     __str__ = display.as_text
 
@@ -169,14 +173,11 @@ def _is_declared(
 
 
 def _superseded(state: LanceState) -> Iterable[DatasetLocation]:
-    """Datasets of older layouts, of older generations, and those set aside.
+    """Datasets of older generations, and those set aside.
 
     The newest generation stays even when it does not open for lack of a manifest: another run may
     be creating it.
     """
-    for layout in state.folder.layouts():
-        if layout < LAYOUT:
-            yield from state.folder.locations(layout)
     locations = state.folder.locations()
     for stored in state.tables:
         of_kind = [location for location in locations if location.kind is stored.kind]

@@ -502,8 +502,7 @@ def decode_summary(stored: bytes) -> TableSummary:
     """The inverse of `encode_summary`; raises ValueError on anything else."""
     try:
         head = json.loads(zlib.decompress(stored))
-        # Summaries of releases that stored the commit time instead hold where digests agree.
-        manifest = head.get("manifest")
+        manifest = head["manifest"]
         summary = TableSummary(
             version=int(head["version"]),
             manifest=None if manifest is None else str(manifest),

@@ -316,7 +316,7 @@ class LeaseFolder:
     def add(self, started_at: float, suffix: str, text: str = "") -> str:
         """Write the lease file of this process and return its path."""
         # A look first: a write alone would make a bucket that is missing in some stores.
-        self.state.layouts()
+        self.state.locations()
         path = f"{self.name}/{this_process().tag}-{int(started_at)}-{suffix}"
         with self.state.reached():
             self.state.storage.write(path, text, make_folder=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections import Counter
@@ -20,7 +19,7 @@ from lancestat.state import history, partials, run_records
 from lancestat.state.history import HistoryPoint
 from lancestat.state.retention import compact, expire
 from lancestat.state.run_records import LeaseFolder
-from lancestat.state.stored_table import LAYOUT, Kind, StateFolder, StoredTable
+from lancestat.state.stored_table import Kind, StateFolder, StoredTable
 from lancestat.state.values import (
     BlockKey,
     Decoded,
@@ -35,8 +34,6 @@ from lancestat.state.values import (
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
-
-_log = logging.getLogger("lancestat.state")
 
 # How long a version stays readable after a newer one: longer than any read of the state takes.
 RETENTION = timedelta(minutes=15)
@@ -70,7 +67,6 @@ class StateReader:
         self.history_table = StoredTable(
             folder, Kind.HISTORY, history.history_schema(), _HISTORY_PER_FILE
         )
-        self._warned = False
         self._records: dict[str, tuple[tuple[str, int, datetime], Mapping[str, Any]]] = {}
 
     def __repr__(self) -> str:
@@ -88,7 +84,6 @@ class StateReader:
 
         A record for whose JSON `decode` raises ValueError is left out. A kind has one `decode`.
         """
-        self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
         self.run_table.dataset(latest=True)
 
@@ -220,14 +215,6 @@ class StateReader:
     ) -> Iterator[tuple[str, SummaryBlock[Decoded]]]:
         """As `summary_blocks`, of some tables in one pass, each with its table."""
         return partials.stream_blocks(self.summary_table, keys, decode)
-
-    def _warn_of_older_layouts(self) -> None:
-        if self._warned:
-            return
-        self._warned = True
-        for layout in self.folder.layouts():
-            if layout < LAYOUT:
-                _log.warning("state v%d is of an older layout and is not used", layout)
 
 
 class LanceState(StateReader):

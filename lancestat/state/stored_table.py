@@ -104,8 +104,7 @@ def contended(uri: str) -> StateError:
     )
 
 
-LAYOUT = 2
-_LAYOUT_NAME = re.compile(r"v(\d+)")
+_LAYOUT = "v2"
 _DATASET_NAME = re.compile(r"(partials|runs|summaries|history)-(\d+)\.lance")
 
 
@@ -120,16 +119,15 @@ class Kind(StringEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatasetLocation:
-    """One dataset of the state: its layout, kind and generation."""
+    """One dataset of the state: its kind and generation."""
 
-    layout: int
     kind: Kind
     generation: int
 
     @property
     def path(self) -> str:
         """Relative to the state's URI."""
-        return f"v{self.layout}/{self.kind.value}-{self.generation}.lance"
+        return f"{_LAYOUT}/{self.kind.value}-{self.generation}.lance"
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,18 +144,12 @@ class StateFolder:
         """Return the URI that Lance opens."""
         return storage_at(self.uri, self.options).uri(location.path)
 
-    def layouts(self) -> list[int]:
-        """Return the layouts that exist, lowest first."""
+    def locations(self) -> list[DatasetLocation]:
+        """Return the datasets, sound or not, oldest generation first."""
         with self.reached():
-            names = self.storage.children("")
-        return sorted(int(match[1]) for name in names if (match := _LAYOUT_NAME.fullmatch(name)))
-
-    def locations(self, layout: int = LAYOUT) -> list[DatasetLocation]:
-        """Return the datasets of a layout, sound or not, oldest generation first."""
-        with self.reached():
-            names = self.storage.children(f"v{layout}")
+            names = self.storage.children(_LAYOUT)
         return sorted(
-            DatasetLocation(layout, Kind(match[1]), int(match[2]))
+            DatasetLocation(Kind(match[1]), int(match[2]))
             for name in names
             if (match := _DATASET_NAME.fullmatch(name))
         )
@@ -192,7 +184,6 @@ class StateFolder:
         return storage_at(self.uri, self.options)
 
 
-# Earlier releases gave ids at random from 0 on; ids that have an order lie below 0.
 _FIRST = -(1 << 63)
 _NAME_BITS = 36
 _NAMES = 1 << _NAME_BITS
@@ -210,9 +201,7 @@ def commit_order(ids: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return positions of rows in the order of their commits; `ids` are as stored."""
     import numpy as np
 
-    given = ids.to_numpy()
-    versions = np.where(given < 0, (given - _FIRST) >> _NAME_BITS, -1)
-    return np.argsort(versions, kind="stable")
+    return np.argsort(ids.to_numpy() >> _NAME_BITS, kind="stable")
 
 
 _log = logging.getLogger("lancestat.state")
@@ -475,11 +464,11 @@ class StoredTable:
     def _next_location(self) -> DatasetLocation:
         taken = self._locations()
         if not taken:
-            return DatasetLocation(LAYOUT, self.kind, 1)
+            return DatasetLocation(self.kind, 1)
         last = taken[-1]
         # A folder without a manifest is what a run leaves that was killed while creating.
         step = 1 if last in self._aside else 0
-        return DatasetLocation(LAYOUT, self.kind, last.generation + step)
+        return DatasetLocation(self.kind, last.generation + step)
 
     def _write(
         self, dataset: LanceDataset, batches: Iterable[pa.RecordBatch]

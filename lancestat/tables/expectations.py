@@ -142,7 +142,8 @@ def _judged(expectation: Expectation, facts: Facts) -> _Judged:
     match check:
         case RowCount(min=low, max=high):
             verdict = _PROVED if is_within(facts.rows, low, high) else _REFUTED
-            return verdict, f"there {_are(facts.rows, 'row')}"
+            verb = "is" if facts.rows == 1 else "are"
+            return verdict, f"there {verb} {count(facts.rows, 'row')}"
         case References():
             held = facts.contained(check.reference)
             if held.contained is None:
@@ -406,7 +407,3 @@ _TIMES: Mapping[Kind, Callable[[str], str]] = {
 def is_within(number: int, low: int | None, high: int | None) -> bool:
     """Whether a number is in a range, whose ends may be open."""
     return (low is None or number >= low) and (high is None or number <= high)
-
-
-def _are(number: int, noun: str) -> str:
-    return f"{'is' if number == 1 else 'are'} {count(number, noun)}"

@@ -204,7 +204,7 @@ def test_the_package_lists_its_public_names() -> None:
         ),
         (UNPUBLISHED, "<UnpublishResult shop, target dev: error, 1 unpublish, 1 failed>"),
         (UNPUBLISHED.nodes[0], "<UnpublishedNode orders: unpublish, success>"),
-        (GARBAGE, "<GarbageReport would remove 2 sets of partials, 1 scratch folders>"),
+        (GARBAGE, "<GarbageReport would remove 2 sets of partials, 1 scratch folder>"),
         (GarbageReport(0, 0, 0, 0), "<GarbageReport removed nothing>"),
         (open_state("/lake/qz-secret-91", {}), "<LanceState in a local folder>"),
         (UnfinishedNodes(None), "<UnfinishedNodes 0 nodes and no recorded run>"),

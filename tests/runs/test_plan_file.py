@@ -112,7 +112,7 @@ def test_a_plan_is_run_once(folder: Path) -> None:
     world.execute(replace(plan, actions=plan.actions[:1]))
     assert world.reads == [(3, 4, frozenset({"o_id", "o_status", "o_total"}))]
     assert refusal(folder) == [
-        "orders: its dataset is at version 4, was 3; the state has another record of it; "
+        "orders: what it reads has changed; the state has another record of it; "
         "now skip (unchanged), was refresh (rows_appended)"
     ]
 
@@ -178,30 +178,27 @@ def delete_the_state(folder: Path) -> None:
         (
             append_rows,
             [
-                "orders: its dataset is at version 3, was 2; "
+                "orders: what it reads has changed; "
                 "now refresh (rows_appended), was skip (unchanged)"
             ],
         ),
         (
             build_an_index,
             [
-                "orders: its dataset is at version 3, was 2; "
+                "orders: what it reads has changed; "
                 "now restamp (version_moved), was skip (unchanged)"
             ],
         ),
         (
             write_anew,
             [
-                "orders: its dataset has changed; "
+                "orders: what it reads has changed; "
                 "now refresh (publish_missing), was skip (unchanged)"
             ],
         ),
         (
             drop_the_dataset,
-            [
-                "orders: its dataset cannot be opened any more (LS201); "
-                "now blocked, was skip (unchanged)"
-            ],
+            ["orders: what it reads has changed; now blocked, was skip (unchanged)"],
         ),
         (
             remove_the_node,
@@ -352,7 +349,7 @@ def test_a_blocked_node_is_saved_as_such(folder: Path) -> None:
     Project.load(folder).load_plan(folder / "plan.json")
     write(folder, "orders")
     assert refusal(folder) == [
-        "orders: its dataset has changed; now refresh (publish_missing), was blocked"
+        "orders: what it reads has changed; now refresh (publish_missing), was blocked"
     ]
 
 
@@ -428,7 +425,7 @@ def move_a_side(world: JoinWorld) -> None:
     [
         (
             add_left_rows,
-            "near: {l} is at version 2, was 1; now refresh (rows_appended), was skip (unchanged)",
+            "near: what it reads has changed; now refresh (rows_appended), was skip (unchanged)",
         ),
         (
             want_more,
@@ -441,7 +438,7 @@ def move_a_side(world: JoinWorld) -> None:
         (join_again, "near: the state has another record of it; its result has changed"),
         (
             move_a_side,
-            "near: its declaration has changed; it reads other datasets; "
+            "near: its declaration has changed; what it reads has changed; "
             "now refresh (spec_changed), was skip (unchanged)",
         ),
     ],

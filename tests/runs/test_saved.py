@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from lancestat.runs import plan_file
 from lancestat.runs.plan_file import (
     NotWritten,
-    ObservedDataset,
     PlaceOccupied,
     PlanFileError,
     PlanOptions,
-    SavedLocation,
     SavedNode,
     SavedPlan,
     decode_plan,
@@ -32,17 +30,13 @@ SAVED = SavedPlan(
     made_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     project="shop",
     target="dev",
-    state=SavedLocation("0" * 24, "/warehouse/state"),
+    state="0" * 24,
     scratch=None,
     options=PlanOptions(("tag:nightly",), None, True),
     nodes=(
         SavedNode(
             plan={"name": "orders", "kind": "table", "action": "skip", "reasons": ["unchanged"]},
-            meaning="m",
-            work="w",
-            record=None,
-            output=None,
-            inputs=(ObservedDataset("i", "/warehouse/orders.lance", 2, None, "c"),),
+            rests_on={"declaration": "m", "datasets": "i", "record": None, "work": "w"},
         ),
     ),
 )
@@ -68,25 +62,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         texts(),
         st.dictionaries(texts(), figures | texts() | st.lists(texts(), max_size=3), max_size=5),
     )
-    datasets = st.builds(
-        ObservedDataset,
-        texts(),
-        texts(),
-        optional(st.integers(0)),
-        optional(instants()),
-        optional(texts()),
-        optional(texts()),
-    )
-    places = st.builds(SavedLocation, texts(), texts())
-    nodes = st.builds(
-        SavedNode,
-        variables,
-        texts(),
-        texts(),
-        optional(texts()),
-        optional(texts()),
-        st.lists(datasets, max_size=3).map(tuple),
-    )
+    nodes = st.builds(SavedNode, variables, st.dictionaries(texts(), optional(texts())))
     selectors = optional(st.lists(texts(), max_size=3).map(tuple))
     return st.builds(
         SavedPlan,
@@ -94,8 +70,8 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         instants(),
         texts(),
         texts(),
-        places,
-        optional(places),
+        texts(),
+        optional(texts()),
         st.builds(PlanOptions, selectors, selectors, st.booleans()),
         st.lists(nodes, max_size=3).map(tuple),
     )
@@ -134,15 +110,12 @@ NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
 @pytest.mark.parametrize(
     ("content", "code", "expected"),
     [
-        ("", "LS622", "it is empty"),
-        ("  \n", "LS622", "it is empty"),
-        ("tables: []", "LS622", "it is not JSON, see line 1, column 1"),
-        (text_of()[:-3], "LS622", "it ends early, at line 49"),
-        (text_of()[:100], "LS622", "it ends early"),
-        (text_of().replace('"state": ', '"state" '), "LS622", "it is not JSON, see line 8"),
-        ("[" * 100_000, "LS622", "JSON that no plan looks like"),
+        ("", "LS622", "it is empty, cut or no JSON"),
+        ("tables: []", "LS622", "it is empty, cut or no JSON"),
+        (text_of()[:-3], "LS622", "it is empty, cut or no JSON"),
+        ("[" * 100_000, "LS622", "it is empty, cut or no JSON"),
         # Python before 3.10.7 reads numbers of any length.
-        ("1" * 10_000, "LS622", "no plan"),
+        ("1" * 10_000, "LS622", "no "),
         ("{}", "LS622", "this JSON is no plan"),
         ("[]", "LS622", "this JSON is no plan"),
         ('"lancestat plan"', "LS622", "this JSON is no plan"),
@@ -156,7 +129,7 @@ NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
         (
             with_value("nodes", [{"plan": {}}]),
             "LS622",
-            "field `meaning` - at `$.nodes[0]`",
+            "field `rests_on` - at `$.nodes[0]`",
         ),
         (with_value("nodes", [NAMELESS]), "LS622", "it is damaged: a node has no name"),
         (with_value("target", 1), "LS622", "Expected `str`, got `int` - at `$.target`"),
@@ -203,7 +176,7 @@ def endless(path: Path) -> None:
     [
         (missing, "no such file or directory"),
         (a_folder, "is a directory"),
-        (binary, "it is not text"),
+        (binary, "it is empty, cut or no JSON"),
         (endless, "it is larger than 1 MiB, as no plan is"),
     ],
 )
@@ -271,37 +244,27 @@ def test_a_failed_write_leaves_the_older_plan(
 
 
 [NODE, *_] = SAVED.nodes
-[SEEN] = NODE.inputs
-PARTS = ObservedDataset("j", "parts.lance", 1, None, "c")
 
 
-def seen(*inputs: ObservedDataset) -> SavedNode:
-    return replace(NODE, inputs=inputs)
-
-
-FAILED = replace(SEEN, version=None, content=None, error="LS201")
+def resting_on(**digests: str | None) -> SavedNode:
+    return replace(NODE, rests_on={**NODE.rests_on, **digests})
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "expected"),
+    ("now", "expected"),
     [
-        (NODE, replace(NODE, work="other"), "what it reads, or what the state has stored of it, "
+        (resting_on(work="other"), "what it reads, or what the state has stored of it, "
          "has changed"),
-        (NODE, replace(NODE, output="other"), "its result has changed"),
-        (NODE, seen(replace(SEEN, uri="orders.lance")), None),
-        (seen(FAILED), seen(replace(FAILED, error="LS204")),
-         "its dataset cannot be opened any more (LS204)"),
-        (seen(FAILED), NODE, "its dataset has changed"),
-        (NODE, seen(PARTS), "its dataset is elsewhere"),
-        (seen(SEEN, PARTS), NODE, "it reads other datasets"),
-        (seen(SEEN, PARTS), seen(SEEN, replace(PARTS, version=2)),
-         "parts.lance is at version 2, was 1"),
-        (NODE, replace(NODE, plan={**NODE.plan, "message": "line 3"}), None),
+        (resting_on(result="other"), "its result has changed"),
+        (resting_on(datasets="other", work="other"), "what it reads has changed"),
+        (resting_on(declaration="n", record="r"),
+         "its declaration has changed; the state has another record of it"),
+        (replace(NODE, plan={**NODE.plan, "message": "line 3"}), None),
     ],
 )  # fmt: skip
-def test_nodes_that_differ_are_named(then: SavedNode, now: SavedNode, expected: str | None) -> None:
+def test_nodes_that_differ_are_named(now: SavedNode, expected: str | None) -> None:
     lines = [] if expected is None else [f"orders: {expected}"]
-    assert replace(SAVED, nodes=(then,)).drift(replace(SAVED, nodes=(now,))) == lines
+    assert SAVED.drift(replace(SAVED, nodes=(now,))) == lines
 
 
 def test_the_order_of_nodes_is_part_of_a_plan() -> None:

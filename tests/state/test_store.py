@@ -21,7 +21,6 @@ from lancestat.state.partials import partial_schema
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.stored_table import (
     FORMAT_KEY,
-    LAYOUT,
     DatasetLocation,
     Kind,
     StoredTable,
@@ -157,23 +156,6 @@ def test_records_that_do_not_decode_are_left_out(filled: Path, record_json: str)
     state = open_state(str(filled))
     assert set(table_records(state)) == {"t"}
     assert [stored_run.run_id for stored_run in state.runs(10)] == ["broken", "run-1"]
-
-
-def test_an_older_layout_is_only_warned_about(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    old = folder / "v0" / "partials-1.lance"
-    old.mkdir(parents=True)
-    (old / "file").write_text("old")
-    state = open_state(str(folder))
-    assert table_records(state) == {}
-    assert table_records(state) == {}
-    assert [entry.getMessage() for entry in caplog.records] == [
-        "state v0 is of an older layout and is not used"
-    ]
-    state.add_run(run(1, record("t", 1)))
-    assert table_records(state)["t"].version == 1
-    assert (old / "file").read_text() == "old"
 
 
 def test_reading_creates_nothing(folder: Path) -> None:
@@ -438,7 +420,7 @@ def test_places_sort_by_generation(folder: Path) -> None:
     (folder / "v2" / "partials-x.lance").mkdir()
     (folder / "v2" / "notes").mkdir()
     assert state.folder.locations() == [
-        DatasetLocation(LAYOUT, Kind.PARTIALS, number) for number in (2, 9, 10)
+        DatasetLocation(Kind.PARTIALS, number) for number in (2, 9, 10)
     ]
 
 
@@ -472,20 +454,7 @@ def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
     assert newest.version == 4
 
 
-def test_rows_of_earlier_releases_are_older(folder: Path) -> None:
-    state = open_state(str(folder))
-    state.add_run(run(1, record("t", 1)))
-    runs = lance.dataset(folder / "v2" / "runs-1.lance")
-    runs.update({"id": str((1 << 63) - 1)})
-    state.add_run(run(2, record("t", 2)))
-    # An update rewrites rows behind the others.
-    lance.dataset(folder / "v2" / "runs-1.lance").update({"run_id": "'old'"}, where="id > 0")
-    rows = lance.dataset(folder / "v2" / "runs-1.lance").to_table(columns=["run_id"])
-    assert rows.column("run_id").to_pylist() == ["run-2", "old"]
-    assert table_records(open_state(str(folder)))["t"].version == 2
-
-
 def test_ids_of_one_append_differ() -> None:
     ids = list(islice(row_ids(7), 100_000))
     assert len({*ids, *islice(row_ids(8), 100_000)}) == 200_000
-    assert commit_order(pa.chunked_array([[*ids[:3], 5, -1]])).tolist() == [3, 0, 1, 2, 4]
+    assert commit_order(pa.chunked_array([[-1, *ids[:3]]])).tolist() == [1, 2, 3, 0]

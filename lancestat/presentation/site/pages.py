@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from lancestat.errors import NotWritten, PlaceOccupied, UsageError, error_class
 from lancestat.formats import count, duration, large, share, size, spoken
-from lancestat.lake.files import new_draft
+from lancestat.lake.files import new_draft, remove, remove_drafts
 from lancestat.presentation.relations import check_table, relation_tables
 from lancestat.presentation.site import charts, facts
 from lancestat.presentation.site.text import (
@@ -36,7 +36,7 @@ from lancestat.presentation.words import kind_name, pairs_of
 from lancestat.report.duplicates import DuplicatesReport
 from lancestat.report.gather import redacted_report
 from lancestat.report.joins import JoinReport
-from lancestat.report.site_folder import clear, clear_drafts, complete, is_free, put
+from lancestat.report.site_folder import MARKER, is_free, put
 from lancestat.report.tables import TableFigures, TableReport, verdict_words
 from lancestat.report.values import Health, NodeReport, ProjectReport
 from lancestat.runs.actions import gone_words
@@ -85,14 +85,14 @@ def build_site(report: ProjectReport, spec: ProjectSpec, folder: Path) -> Site:
     """
     folder = check_folder(folder)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        clear_drafts(folder)
-        draft = new_draft(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_drafts(folder / MARKER)
+        draft = new_draft(folder / MARKER)
         try:
             pages, size_bytes = _write(report, spec, draft)
             put(draft, folder)
         finally:
-            clear(draft, folder)
+            remove(draft)
     except OSError as error:
         raise _pages_not_written(folder, error) from error
     return Site(folder / "index.html", pages, size_bytes)
@@ -137,7 +137,6 @@ def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int,
         (folder / path).write_bytes(content)
         pages += path.endswith(".html")
         size_bytes += len(content)
-    complete(folder)
     return pages, size_bytes
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ROWS = "numOutputRows"
 _ROWS_WRITTEN = "shuffleRecordsWritten"
 # What `PlanEstimates.java` leaves on the operators that it estimates.
-_EVIDENCE_TAG = "lancestat.evidence"
+_ANSWER_TAG = "lancestat.answer"
 _ESTIMATE_TAG = "lancestat.estimate"
 # Operators that return the rows that they read, and of which Spark counts none.
 _KEEPING_ROWS = ("Exchange", "Project", "Sort", "Window")
@@ -45,7 +45,7 @@ class LogicalEstimates:
     def __init__(self, spark: SparkSession) -> None:
         jvm = cast(Any, spark._jvm)
         tag = jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag
-        self._evidence, self._estimate = tag(_EVIDENCE_TAG), tag(_ESTIMATE_TAG)
+        self._answer, self._estimate = tag(_ANSWER_TAG), tag(_ESTIMATE_TAG)
         self._own_link = jvm.org.apache.spark.sql.execution.SparkPlan.LOGICAL_PLAN_TAG()
         self._list = jvm.java.util.ArrayList
 
@@ -77,7 +77,10 @@ class LogicalEstimates:
             self.remember(child)
 
     def _now(self, logical: Any) -> tuple[Any, str | None]:
-        return logical.stats(), option(logical.getTagValue(self._evidence))
+        statistics, answer = logical.stats(), option(logical.getTagValue(self._answer))
+        # Of rows that are counted there is an answer too, which nothing rests on.
+        is_estimate = answer is not None and not statistics.isRuntime()
+        return statistics, str(answer.get("evidence").asText()) if is_estimate else None
 
     def _remember(self, logical: Any) -> None:
         if logical.getTagValue(self._estimate).isDefined():

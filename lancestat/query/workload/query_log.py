@@ -10,6 +10,7 @@ import atexit
 import logging
 import threading
 import weakref
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ EVENT = "lancestat.Query"
 
 
 class _Use(msgspec.Struct, omit_defaults=True):
+    """The fields of a `ColumnUse`, and its q-error."""
+
     table: str
     columns: tuple[str, ...]
     role: Role
@@ -54,17 +57,7 @@ class QueryEvent(msgspec.Struct, tag_field="Event", tag=EVENT):
     def of(cls, query: Query, time: int) -> QueryEvent:
         """Return the event of a query."""
         reads = {table: tuple(sorted(names)) for table, names in sorted(query.reads.items())}
-        uses = (
-            _Use(
-                use.table,
-                use.columns,
-                use.role,
-                use.other,
-                use.other_columns,
-                query.q_errors.get(use),
-            )
-            for use in query.uses
-        )
+        uses = (_Use(**asdict(use), q_error=query.q_errors.get(use)) for use in query.uses)
         return cls(time, reads, tuple(sorted(uses, key=msgspec.json.encode)))
 
     def query(self) -> Query:

@@ -28,23 +28,15 @@ import scala.collection.Iterator;
 final class Conditions {
   private Conditions() {}
 
-  static ArrayNode of(Expression condition) {
+  /** Of an anti join, `NOT IN` has it lose rows also where it is not known if keys are equal. */
+  static ArrayNode of(Expression condition, boolean isAnti) {
     ArrayNode parts = LanceRelation.JSON.createArrayNode();
     for (Object part : parts(condition)) {
-      parts.add(json((Expression) part));
-    }
-    return parts;
-  }
-
-  /** Those of an anti join: `NOT IN` has it lose rows also where it is not known if keys are equal. */
-  static ArrayNode ofAnti(Expression condition) {
-    ArrayNode parts = LanceRelation.JSON.createArrayNode();
-    for (Object part : parts(condition)) {
-      Expression equality = part instanceof Or ? (Expression) ((Or) part).left() : null;
+      Object equality = isAnti && part instanceof Or ? ((Or) part).left() : null;
       boolean isNotIn =
           equality instanceof EqualTo
-              && new IsNull(equality).semanticEquals((Expression) ((Or) part).right());
-      parts.add(json(isNotIn ? equality : (Expression) part));
+              && new IsNull((Expression) equality).semanticEquals((Expression) ((Or) part).right());
+      parts.add(json((Expression) (isNotIn ? equality : part)));
     }
     return parts;
   }

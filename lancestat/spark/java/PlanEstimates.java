@@ -31,9 +31,7 @@ import scala.runtime.AbstractFunction1;
  */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
 final class PlanEstimates extends SparkStrategy {
-  // On operators that have an estimate of lancestat's: what it rests on, for people.
-  private static final TreeNodeTag EVIDENCE = new TreeNodeTag("lancestat.evidence");
-  // The answer about an operator.
+  // The answer about an operator, with what it rests on, for people.
   private static final TreeNodeTag ANSWER = new TreeNodeTag("lancestat.answer");
   // A stage with so many times the expected rows, or a part of them, changes what is above it.
   private static final double SURPRISE = 2;
@@ -163,7 +161,7 @@ final class PlanEstimates extends SparkStrategy {
       LogicalPlan operator = (LogicalPlan) question.operators.get(i);
       JsonNode estimate = (JsonNode) reply.get("operators").get(i);
       if (operator != null) {
-        forgetOne(operator);
+        operator.unsetTagValue(ANSWER);
       }
       if (operator != null && estimate.hasNonNull("rows")) {
         set(operator, estimate);
@@ -171,13 +169,8 @@ final class PlanEstimates extends SparkStrategy {
     }
   }
 
-  private static void forgetOne(LogicalPlan plan) {
-    plan.unsetTagValue(EVIDENCE);
-    plan.unsetTagValue(ANSWER);
-  }
-
   private static void forget(LogicalPlan plan) {
-    forgetOne(plan);
+    plan.unsetTagValue(ANSWER);
     Iterator children = plan.children().iterator();
     while (children.hasNext()) {
       forget((LogicalPlan) children.next());
@@ -201,7 +194,6 @@ final class PlanEstimates extends SparkStrategy {
             own.attributeStats(),
             false);
     operator.statsCache_$eq(scala.Option.apply(made));
-    operator.setTagValue(EVIDENCE, estimate.get("evidence").asText());
   }
 
   private static BigInt rows(double rows) {

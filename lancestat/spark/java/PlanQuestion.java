@@ -139,7 +139,7 @@ final class PlanQuestion {
       kind = scan(node, (DataSourceV2ScanRelation) plan);
     } else if (plan instanceof Filter) {
       kind = "filter";
-      node.set("conditions", Conditions.of(((Filter) plan).condition()));
+      node.set("conditions", Conditions.of(((Filter) plan).condition(), false));
       sample(node, (Filter) plan);
     } else if (plan instanceof Project) {
       kind = "project";
@@ -157,7 +157,7 @@ final class PlanQuestion {
       if (join.condition().isDefined()) {
         Expression condition = (Expression) join.condition().get();
         boolean isAnti = join.joinType() instanceof LeftAnti$;
-        node.set("conditions", isAnti ? Conditions.ofAnti(condition) : Conditions.of(condition));
+        node.set("conditions", Conditions.of(condition, isAnti));
       }
     } else if (plan instanceof Union) {
       kind = "union";

@@ -1,18 +1,16 @@
-"""A site replaces the one before in one step, and files of others stay where they are."""
+"""A site replaces the one before page by page, and files of others stay where they are."""
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
 from lancestat.errors import UsageError
-from lancestat.lake.files import new_draft
+from lancestat.lake.files import new_draft, remove_drafts
 from lancestat.presentation.site.pages import Pages, build_site
-from lancestat.report import site_folder as place
-from lancestat.report.site_folder import MARKER, clear_drafts, complete, put
+from lancestat.report.site_folder import MARKER, put
 from lancestat.report.values import ProjectReport
 from tests.forks import forks
 from tests.presentation.site.conftest import Build
@@ -99,9 +97,6 @@ def test_third_party_assets_have_their_licences(build: Build) -> None:
     assert "Permission is hereby granted" in (assets / "uPlot.LICENSE").read_text(encoding="utf-8")
 
 
-REPOSITORY = Path(__file__).parents[3]
-
-
 def contents(folder: Path) -> dict[str, str]:
     return {
         path.relative_to(folder).as_posix(): path.read_text("utf-8", "replace")
@@ -112,11 +107,11 @@ def contents(folder: Path) -> dict[str, str]:
 
 def site(folder: Path, edition: str, *tables: str) -> Path:
     """Return a complete draft for a folder, with pages that name their edition."""
-    draft = new_draft(folder)
+    folder.mkdir(exist_ok=True)
+    draft = new_draft(folder / MARKER)
     for path in ("index.html", "assets/site.css", *(f"tables/{name}.html" for name in tables)):
         (draft / path).parent.mkdir(parents=True, exist_ok=True)
         (draft / path).write_text(edition)
-    complete(draft)
     return draft
 
 
@@ -131,13 +126,11 @@ def folder(tmp_path: Path) -> Path:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lancestat.report import site_folder as place
+from lancestat.report.site_folder import put
 from tests.presentation.site.test_build import site
 
-def main(folder, point, way):
+def main(folder, point):
     draft = site(Path(folder), "new", "b", "c")
-    if way == "file by file":
-        place.exchange = lambda *_: False
     count = 0
 
     def hook(event, arguments):
@@ -148,31 +141,28 @@ def main(folder, point, way):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
-    place.put(draft, Path(folder))
+    put(draft, Path(folder))
 """
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("way", ["in one step", "file by file"])
-def test_pages_open_after_a_kill_at_any_step(tmp_path: Path, way: str) -> None:
-    """The old pages or the new ones; where they are replaced one by one, each is one of these."""
+def test_pages_open_after_a_kill_at_any_step(tmp_path: Path) -> None:
+    """Each is the old page or the new one."""
     folder = tmp_path / "site"
     with forks(KILLED) as process:
         for point in range(1, 200):
             put(site(folder, "old", "a", "b"), folder)
-            exit_code = process.call(str(folder), point, way)
+            exit_code = process.call(str(folder), point)
             files = contents(folder)
             pages = {path: text for path, text in files.items() if not path.startswith(".")}
-            if way == "in one step":
-                assert set(pages.values()) in ({"old"}, {"new"}), point
             assert set(pages.values()) <= {"old", "new"}, "each is whole"
             index = pages["index.html"]
             assert index == "old" or "tables/c.html" in pages, "what it names is there"
             assert index == "new" or "tables/a.html" in pages, "what it names is there"
-            clear_drafts(folder)
+            remove_drafts(folder / MARKER)
             put(site(folder, "newer", "c"), folder)
             assert set(contents(folder).values()) == {"newer"}
-            assert [path.name for path in tmp_path.iterdir()] == ["site"]
+            assert sorted(path.name for path in folder.glob(".*")) == [MARKER]
             if exit_code == 0:
                 assert point > 5
                 return
@@ -180,17 +170,11 @@ def test_pages_open_after_a_kill_at_any_step(tmp_path: Path, way: str) -> None:
     raise AssertionError("it never ends")
 
 
-@pytest.mark.parametrize("can_exchange", [True, False])
-def test_files_of_others_are_kept(
-    folder: Path, can_exchange: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not can_exchange:
-        monkeypatch.setattr(place, "exchange", lambda *_: False)
+def test_files_of_others_are_kept(folder: Path) -> None:
     for path in (".git/config", "CNAME", "tables/notes.html", "deep/er/x"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text("mine")
     (folder / "link").symlink_to("CNAME")
-    inode = (folder / ".git").stat().st_ino
     put(site(folder, "new", "b"), folder)
     files = contents(folder)
     assert files == {
@@ -203,35 +187,18 @@ def test_files_of_others_are_kept(
         "assets/site.css": "new",
         "tables/b.html": "new",
     }
-    assert (folder / ".git").stat().st_ino == inode
-    assert [path.name for path in folder.parent.iterdir()] == ["site"]
 
 
-def test_a_file_added_at_the_last_moment_is_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exchange = place.exchange
-
-    def exchange_late(draft: Path, other: Path) -> bool:
-        (folder / "CNAME").write_text("mine")
-        return exchange(draft, other)
-
-    monkeypatch.setattr(place, "exchange", exchange_late)
-    put(site(folder, "new"), folder)
-    assert contents(folder)["CNAME"] == "mine"
-
-
-def test_a_file_moved_by_a_killed_process_is_restored(folder: Path) -> None:
-    """It was killed after the exchange, before it restored files that were added last."""
-    dead = folder.parent / f".site.draft-{'0' * 12}-1-1-{'0' * 12}"
-    put(site(folder, "other"), folder)
-    draft = site(folder, "old")
-    (draft / "CNAME").write_text("mine")
-    draft.rename(dead)
-    os.utime(dead, (0, 0))
-    clear_drafts(folder)
-    assert contents(folder)["CNAME"] == "mine"
-    assert not dead.exists()
+def test_pages_of_every_kind_are_replaced_and_removed(folder: Path) -> None:
+    """Those of near-duplicates once stayed as the first site had them."""
+    for edition in ("new", "newer"):
+        draft = site(folder, edition)
+        (draft / "duplicates").mkdir()
+        (draft / "duplicates" / "d.html").write_text(edition)
+        put(draft, folder)
+        assert contents(folder)["duplicates/d.html"] == edition
+    put(site(folder, "newest"), folder)
+    assert set(contents(folder)) == {"index.html", "assets/site.css"}
 
 
 def test_paths_of_the_marker_outside_the_site_are_ignored(folder: Path, tmp_path: Path) -> None:
@@ -241,15 +208,6 @@ def test_paths_of_the_marker_outside_the_site_are_ignored(folder: Path, tmp_path
     (folder / "CNAME").write_text("mine")
     put(site(folder, "new"), folder)
     assert (tmp_path / "thesis.html").read_text() == "all of it"
-
-
-def test_a_site_whose_marker_lists_nothing_is_replaced(build: Build) -> None:
-    folder = build(project(table_report("gone")))
-    (folder / MARKER).write_text("This folder is replaced by `lancestat docs`.\n")
-    (folder / "CNAME").write_text("mine")
-    build(project(table_report("there")))
-    assert not (folder / "tables" / "gone.html").exists()
-    assert (folder / "CNAME").read_text() == "mine"
 
 
 def test_pages_are_not_written_through_a_link(build: Build, tmp_path: Path) -> None:
