@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 import stat
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from lancestat.errors import EventLogUnreadable
 from lancestat.formats import count, visible
@@ -24,6 +25,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is left out: that of one plan has some megabytes at most."""
 
 _PIECE_BYTES = 2048
+_MAX_BLOCK_BYTES = 64 * 1024 * 1024
 _ROLLED = "eventlog_v2_"
 # Of a rolled log: events_7_app-20240102030405-0001.zstd, or with .compact behind it, once whole.
 _PART = re.compile(r"events_(\d+)_(?!.*\.compact\.inprogress$)")
@@ -50,7 +52,7 @@ NO_LOG = "file that is no event log", "files that are no event logs"
 NO_EVENT = "line that is no event", "lines that are no events"
 LONG_LINE = "line longer than 64 MB", "lines longer than 64 MB"
 UNREADABLE = "file that cannot be read", "files that cannot be read"
-COMPRESSED = "file compressed with LZ4, Snappy or LZF", "files compressed with LZ4, Snappy or LZF"
+LZF = "file compressed with LZF", "files compressed with LZF"
 MISSING = "missing part of a rolled log", "missing parts of rolled logs"
 
 
@@ -128,7 +130,7 @@ def read_lines(path: Path, left_out: LeftOut) -> Iterator[bytes]:
     except TruncatedError:
         left_out.add(*CUT_OFF)
     except NotImplementedError:
-        left_out.add(*COMPRESSED)
+        left_out.add(*LZF)
     except OSError:
         left_out.add(*UNREADABLE)
 
@@ -155,10 +157,20 @@ def _lines(chunks: Iterator[bytes], left_out: LeftOut) -> Iterator[bytes]:
         yield b"".join(held)
 
 
+class _Stream(Protocol):
+    def read(self, size: int) -> bytes: ...
+
+
 # By the first bytes of a file: the name of pyarrow's codec.
-_CODECS = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
-# Those of LZ4, Snappy and LZF in Java's own framing.
-_OTHER_CODECS = (b"LZ4Block", b"\x82SNAPPY\x00", b"ZV")
+_STANDARD = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x1f\x8b": "gzip",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"BZh": "bz2",
+}
+_LZ4_BLOCK = b"LZ4Block"
+_SNAPPY = b"\x82SNAPPY\x00"
+_LZF = b"ZV"
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
@@ -166,13 +178,17 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
     Raises:
         TruncatedError: It ends within a block, or is damaged.
-        NotImplementedError: It is compressed in another way than with zstd or gzip.
+        NotImplementedError: It is compressed with LZF.
     """
     head = file.read(16)
     file.seek(0)
-    if head.startswith(_OTHER_CODECS):
+    if head.startswith(_LZ4_BLOCK):
+        return _lz4_blocks(file)
+    if head.startswith(_SNAPPY):
+        return _snappy_blocks(file)
+    if head.startswith(_LZF):
         raise NotImplementedError
-    for magic, codec in _CODECS.items():
+    for magic, codec in _STANDARD.items():
         if head.startswith(magic):
             return _decompressed(file, codec)
     return iter(lambda: file.read(CHUNK_BYTES), b"")
@@ -194,3 +210,67 @@ def _decompressed(file: BinaryIO, codec: str) -> Iterator[bytes]:
             if not pieces[-1]:
                 return
             pieces = []
+
+
+def _exactly(file: _Stream, size: int) -> bytes:
+    content = file.read(size) if 0 <= size <= _MAX_BLOCK_BYTES else b""
+    if len(content) != size:
+        raise TruncatedError
+    return content
+
+
+def _lz4_blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the blocks of lz4-java's `LZ4BlockOutputStream`, which is no LZ4 frame.
+
+    Each has a header of 21 bytes: `LZ4Block`, the method in the high half of a byte (1: stored, 2:
+    LZ4), then, little-endian, its compressed size, its size and a checksum. One of size 0 ends a
+    stream; another may follow.
+    """
+    import pyarrow as pa
+
+    codec = pa.Codec("lz4_raw")
+    while head := file.read(21):
+        if len(head) < 21 or not head.startswith(_LZ4_BLOCK):
+            raise TruncatedError
+        method, compressed, size, _ = struct.unpack("<BiiI", head[8:])
+        content = _exactly(file, compressed)
+        yield content if method >> 4 == 1 else _block(codec, content, size)
+
+
+def _snappy_blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the blocks of snappy-java's `SnappyOutputStream`, which is no framed Snappy.
+
+    A header of 16 bytes, then for each block its size, big-endian, and Snappy's raw format, which
+    begins with the size of the content as a varint. Another header may follow.
+    """
+    import pyarrow as pa
+
+    codec = pa.Codec("snappy")
+    while head := file.read(4):
+        if len(head) < 4:
+            raise TruncatedError
+        if head == _SNAPPY[:4]:
+            _exactly(file, 12)
+            continue
+        content = _exactly(file, struct.unpack(">i", head)[0])
+        yield _block(codec, content, _varint(content))
+
+
+def _varint(content: bytes) -> int:
+    value = 0
+    for index, byte in enumerate(content[:5]):
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value
+    raise TruncatedError
+
+
+def _block(codec: object, content: bytes, size: int) -> bytes:
+    if not 0 <= size <= _MAX_BLOCK_BYTES:
+        raise TruncatedError
+    if size == 0:
+        return b""
+    try:
+        return codec.decompress(content, size, asbytes=True)  # type: ignore[attr-defined,no-any-return]
+    except (OSError, ValueError):
+        raise TruncatedError from None

@@ -78,6 +78,11 @@ class Usage:
         if error is not None:
             self.q_error = max(error, self.q_error or 1.0)
 
+    @property
+    def weight(self) -> float:
+        """What better estimates are worth: queries times q-error, 1 where that is not known."""
+        return self.queries * (self.q_error or 1.0)
+
 
 @dataclass(slots=True)
 class TableUsage:
