@@ -131,7 +131,7 @@ class LeftRows:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """Neighbours of the left rows at `positions` (n,), which are in any order.
+    """Neighbours of the left rows at `positions` (n,), in row order but for those of groups.
 
     `excluded` of the right rows that were met cannot match; `sampled` queries measure the recall.
     """
@@ -143,23 +143,13 @@ class CellResult:
     sampled: SampledResult | None = None
 
     def merged(self, other: CellResult, k: int) -> CellResult:
-        """Merge what was found in other right rows for the same left rows, or for other ones."""
-        mine, theirs = self.neighbours, other.neighbours
-        positions = self.positions
-        if np.array_equal(positions, other.positions):
-            neighbours = merge([mine, theirs], k)
-        else:
-            positions = np.concatenate([positions, other.positions])
-            neighbours = Neighbours(
-                np.concatenate([mine.positions, theirs.positions]),
-                np.concatenate([mine.distances, theirs.distances]),
-            )
+        """Merge what was found in other right rows for the same left rows."""
         sampled = self.sampled or other.sampled
         if self.sampled is not None and other.sampled is not None:
             sampled = self.sampled.merged(other.sampled, k)
         return CellResult(
-            positions,
-            neighbours,
+            self.positions,
+            merge([self.neighbours, other.neighbours], k),
             self.excluded + other.excluded,
             self.pairs + other.pairs,
             sampled,
@@ -191,10 +181,6 @@ class CellSearch(ABC, Generic[CellT]):
 
         `is_first` is true in one of the passes over a cell, which counts its excluded right rows.
         """
-
-    @abstractmethod
-    def by_chunk(self, cell: CellT, result: CellResult) -> Iterator[tuple[int, CellResult]]:
-        """Yield the result by the chunks of the left side that its rows are in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +217,6 @@ class ChunkSearch(CellSearch[ChunkCell]):
         for rows in cut(cell.left, max(1, count)):
             read = self.left.read(rows)
             yield LeftRows(rows.start + np.flatnonzero(read.valid), read.values[read.valid])
-
-    def by_chunk(self, cell: ChunkCell, result: CellResult) -> Iterator[tuple[int, CellResult]]:
-        yield cell.chunk, result
 
 
 @dataclass(frozen=True, slots=True)

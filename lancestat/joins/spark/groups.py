@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,6 @@ from lancestat.joins.search.ivf import (
     search_lists,
     write_groups,
 )
-from lancestat.joins.search.neighbours import nothing
 from lancestat.joins.search.scratch_tables import WrittenBins
 from lancestat.joins.search.work import JoinRequest, Rows
 from lancestat.joins.spark.cells import (
@@ -201,22 +199,17 @@ def _arranged(
 
 @dataclass(frozen=True, slots=True)
 class GroupCells(CellSearch[GroupCell]):
-    """Searches groups; `sides` are those that were grouped, `chunks` those of the left one.
-
-    The first cell has no groups: it makes sure that every chunk is written, and counts the
-    `excluded` right rows.
-    """
+    """Searches groups; `sides` are those that were grouped."""
 
     grouped: GroupedRows
     request: JoinRequest
     dimension: int
     sides: tuple[Side, Side]
-    chunks: tuple[Rows, ...]
 
     def cells(self, cores: int) -> list[GroupCell]:
-        left, right, first = self.grouped.left, self.grouped.right, GroupCell(range(0), 0)
+        left, right = self.grouped.left, self.grouped.right
         if left is None or right is None:
-            return [first]
+            return []
         row_bytes = 4 * self.dimension + NEIGHBOUR_BYTES * self.request.searched
         cells = group_cells(
             left.list_rows,
@@ -225,14 +218,11 @@ class GroupCells(CellSearch[GroupCell]):
             largest=max(1, CHUNK_BYTES // row_bytes),
             cores=cores,
         )
-        return [first, *cells]
+        return list(cells)
 
     def left_rows(self, cell: GroupCell) -> Iterator[LeftRows]:
         left = self.grouped.left
-        if not len(cell.groups) or left is None:
-            none = np.empty(0, np.int64)
-            yield LeftRows(none, np.empty((0, self.dimension), np.float32), none.astype(np.int32))
-            return
+        assert left is not None, "there are groups"
         if len(cell.groups) == 1:
             [number] = cell.groups
             span = cell.rows or Rows(0, int(left.list_rows[number]))
@@ -252,8 +242,6 @@ class GroupCells(CellSearch[GroupCell]):
 
     def nearest(self, cell: GroupCell, rows: LeftRows, k: int, *, is_first: bool) -> CellResult:
         right, request = self.grouped.right, self.request
-        if not len(cell.groups):
-            return CellResult(rows.positions, nothing(0, k), self.grouped.excluded)
         assert right is not None and rows.groups is not None, "there are groups"
         after = None
         if request.pairs_once:
@@ -270,21 +258,3 @@ class GroupCells(CellSearch[GroupCell]):
             like=self.grouped.like,
         )
         return CellResult(rows.positions, neighbours, pairs=pairs)
-
-    def by_chunk(self, cell: GroupCell, result: CellResult) -> Iterator[tuple[int, CellResult]]:
-        if not len(cell.groups):
-            yield from ((number, result) for number in range(len(self.chunks)))
-            return
-        starts = np.array([chunk.start for chunk in self.chunks], np.int64)
-        numbers = np.searchsorted(starts, result.positions, side="right") - 1
-        order = np.argsort(numbers, kind="stable")
-        present, firsts = np.unique(numbers[order], return_index=True)
-        pairs = result.pairs
-        spans = pairwise([*firsts.tolist(), len(order)])
-        for number, (start, stop) in zip(present.tolist(), spans, strict=True):
-            some = order[start:stop]
-            yield (
-                number,
-                CellResult(result.positions[some], result.neighbours.some(some), pairs=pairs),
-            )
-            pairs = 0

@@ -20,7 +20,7 @@ from lancestat.joins.output.writer import Written
 from lancestat.joins.scratch.folder import require_visible
 from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.ivf import SampledResult
-from lancestat.joins.search.neighbours import Neighbours, nothing
+from lancestat.joins.search.neighbours import Neighbours, nothing, without
 from lancestat.joins.search.scratch_tables import (
     MOST_HELD,
     Pairs,
@@ -34,6 +34,7 @@ from lancestat.joins.spark.cells import (
     CellResult,
     CellSearch,
     CellT,
+    ChunkCell,
     Grid,
     LeftRows,
     TaskProgress,
@@ -160,10 +161,9 @@ class WrittenChunk:
 def written_chunk(
     materialize: Materializer, number: int, rows: Rows, result: CellResult
 ) -> WrittenChunk:
-    order = np.argsort(result.positions)
     is_valid = np.zeros(len(rows), np.bool_)
     is_valid[result.positions - rows.start] = True
-    probed = ProbedChunk(number, rows, is_valid, result.neighbours.some(order))
+    probed = ProbedChunk(number, rows, is_valid, result.neighbours)
     found = materialize.without_self(probed)
     chunk, kept = materialize.shown_of(found), materialize.kept(found, 0)
     matched = int((chunk.neighbours.positions >= 0).any(axis=1).sum())
@@ -204,7 +204,7 @@ class CellJob:
     known_pairs: int = 0
 
     def nearest(
-        self, search: CellSearch[CellT], cells: Sequence[CellT], grid: Grid
+        self, search: CellSearch[ChunkCell], cells: Sequence[ChunkCell], grid: Grid
     ) -> list[WrittenChunk]:
         """Search the nearest k of each left row; return the chunks in their order.
 
@@ -216,7 +216,7 @@ class CellJob:
         written = self._written(chunks)
 
         def probed_and_written(
-            task_cells: Iterable[CellT],
+            task_cells: Iterable[ChunkCell],
         ) -> Iterator[tuple[tuple[int, WrittenChunk], list[TaskProgress]]]:
             for result, steps in probed(task_cells):
                 for chunk, more in written([result]):
@@ -234,17 +234,19 @@ class CellJob:
             done = dict(self.jobs.run_merged(probed, merging, cells, listen))
         return [done[number] for number in range(len(chunks))]
 
-    def within(
+    def spilled(
         self,
         search: CellSearch[CellT],
         cells: Sequence[CellT],
         chunks: Sequence[Rows],
         uri: str,
         storage_options: Mapping[str, str],
+        excluded: int = 0,
     ) -> list[WrittenChunk]:
-        """Search all pairs within the limit; return the chunks in their order.
+        """Search all pairs within the limit, or the nearest k in cells that are no chunks.
 
-        Pairs are spilled to `uri`, which `storage_options` reach.
+        Pairs are spilled to `uri`, which `storage_options` reach. `excluded` right rows, which no
+        cell meets, cannot match. Returns the chunks in their order.
         """
         firsts = [0]
         starts: list[int] = []
@@ -259,7 +261,7 @@ class CellJob:
             raise too_many(found, self.request)
         parts = [written for written, *_ in done if written.fragments]
         store = PairStore.of(parts, edges, uri, storage_options) if parts else None
-        excluded = max((part[3] for part in done), default=0)
+        excluded = max([excluded, *(part[3] for part in done)])
         stores = [
             None if store is None else store.of_bins(first, last)
             for first, last in pairwise(firsts)
@@ -290,13 +292,15 @@ class CellJob:
         return self.jobs.run(updated, cells, self._meter(cells, ()).listen)
 
     def _probed(
-        self, search: CellSearch[CellT]
-    ) -> Callable[[Iterable[CellT]], Iterator[tuple[tuple[int, CellResult], list[TaskProgress]]]]:
+        self, search: CellSearch[ChunkCell]
+    ) -> Callable[
+        [Iterable[ChunkCell]], Iterator[tuple[tuple[int, CellResult], list[TaskProgress]]]
+    ]:
         k, threads, probing = self.request.searched, self.threads, self.stages[0]
         options = self.materialize.writer.storage_options
 
         def probed(
-            task_cells: Iterable[CellT],
+            task_cells: Iterable[ChunkCell],
         ) -> Iterator[tuple[tuple[int, CellResult], list[TaskProgress]]]:
             with worker_task(threads, options, SEARCHING):
                 for cell in task_cells:
@@ -305,9 +309,7 @@ class CellJob:
                     result = search.nearest(cell, rows, k, is_first=True)
                     seconds = time.perf_counter() - started
                     steps = [(probing, cell.left_count, result.pairs, seconds)]
-                    for part in search.by_chunk(cell, result):
-                        yield part, steps
-                        steps = []
+                    yield (cell.chunk, result), steps
 
         return probed
 
@@ -341,17 +343,19 @@ class CellJob:
         request, threads, probing = self.request, self.threads, self.stages[0]
         sides = (self.materialize.left, self.materialize.right)
 
+        collector = RadiusSearch if request.is_radius else NearestSearch
+
         def spilled(task_cells: Iterable[CellT]) -> Iterator[tuple[_Spilled, list[TaskProgress]]]:
             with worker_task(threads, storage_options, SEARCHING):
                 require_visible(uri)
                 for cell in task_cells:
                     started = time.perf_counter()
-                    radius = RadiusSearch(search, cell, request)
-                    pairs = radius.counted_pairs(*sides)
+                    found = collector(search, cell, request)
+                    pairs = found.counted_pairs(*sides)
                     written = write_pairs(pairs, edges, uri, storage_options)
                     seconds = time.perf_counter() - started
-                    steps = [(probing, cell.left_count, radius.compared, seconds)]
-                    yield (written, radius.found, radius.compared, radius.excluded), steps
+                    steps = [(probing, cell.left_count, found.compared, seconds)]
+                    yield (written, found.found, found.compared, found.excluded), steps
 
         return self.jobs.run(spilled, cells, self._meter(cells, ()).listen) if cells else []
 
@@ -385,6 +389,30 @@ def too_many(pairs: int, request: JoinRequest) -> TooManyPairs:
         f"{pairs:,} were found before the join stopped",
         hint="lower 'max_distance', give a number as 'k', or raise 'max_pairs'",
     )
+
+
+class NearestSearch(Generic[CellT]):
+    """Collects the nearest k of each left row of a cell."""
+
+    def __init__(self, search: CellSearch[CellT], cell: CellT, request: JoinRequest) -> None:
+        self._search = search
+        self._cell = cell
+        self._request = request
+        self.found = self.compared = self.excluded = 0
+
+    def counted_pairs(self, left: Side, right: Side) -> Iterator[Pairs]:
+        """Yield the pairs, without those of a row and itself where they do not count."""
+        request = self._request
+        for number, rows in enumerate(self._search.left_rows(self._cell)):
+            result = self._search.nearest(self._cell, rows, request.searched, is_first=not number)
+            self.compared += result.pairs
+            neighbours = result.neighbours
+            if request.excludes_self:
+                own, _ = row_places(left, right, rows.positions)
+                neighbours = without(neighbours, own)
+            pairs = Pairs.of(rows.positions, neighbours)
+            self.found += len(pairs)
+            yield pairs
 
 
 class RadiusSearch(Generic[CellT]):
@@ -482,9 +510,9 @@ def _write_spilled(
         nonlocal matched, lines
         for some, neighbours in _spilled_rows(rows, store):
             matched += int(np.count_nonzero((neighbours.positions >= 0).any(axis=1)))
-            tally.add(neighbours)
-            chunk = ProbedChunk(0, some, np.ones(len(some), np.bool_), neighbours)
-            pairs = materialize.kept(chunk, lines)
+            found = ProbedChunk(0, some, np.ones(len(some), np.bool_), neighbours)
+            chunk, pairs = materialize.shown_of(found), materialize.kept(found, lines)
+            tally.add(chunk.neighbours)
             if pairs is not None:
                 lines += int(np.count_nonzero(pairs.lines != NOT_SHOWN))
                 kept.append(pairs)

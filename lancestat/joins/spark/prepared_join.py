@@ -469,7 +469,7 @@ class PreparedJoin:
             self.left, self.request, self._slice_rows, right=self.right, parts=whole
         )
         cells = chunk_cells(Grid(left, 1))
-        return job.within(search, cells, chunks, self.place("pairs"), self.scratch_options)
+        return job.spilled(search, cells, chunks, self.place("pairs"), self.scratch_options)
 
     @property
     def _slice_rows(self) -> int:
@@ -484,13 +484,12 @@ class PreparedJoin:
 
     def _grouped(self, grouped: GroupedRows, job: CellJob) -> list[WrittenChunk]:
         self._accuracy = self._exact_accuracy
-        grid = replace(self.grid.without_parts(self.cores), parts=2)
+        chunks = self.grid.without_parts(self.cores).chunks
         sides = (self.left.side, self.right.side)
-        search = GroupCells(grouped, self.request, self.left.dimension, sides, grid.chunks)
+        search = GroupCells(grouped, self.request, self.left.dimension, sides)
+        place, options = self.place("pairs"), self.scratch_options
         cells = search.cells(self.cores)
-        if not self.request.is_radius:
-            return job.nearest(search, cells, grid)
-        return job.within(search, cells, grid.chunks, self.place("pairs"), self.scratch_options)
+        return job.spilled(search, cells, chunks, place, options, grouped.excluded)
 
     def _by_index(self, search: IndexCells, job: CellJob) -> list[WrittenChunk]:
         self._accuracy = Accuracy(search.recall, search.parameters.nprobes)
@@ -522,7 +521,7 @@ class PreparedJoin:
                 self.left, self.request, self._slice_rows, index=searched, parts=parts
             )
             place = self.place("pairs")
-            return job.within(sliced, cells, grid.chunks, place, self.scratch_options)
+            return job.spilled(sliced, cells, grid.chunks, place, self.scratch_options)
         search = IvfCells(self.left, self.request, index=searched, parts=parts)
         chunks = job.nearest(search, cells, grid)
         sampled = chunks[0].sampled

@@ -625,9 +625,6 @@ class _Within(CellSearch[UpdateCell]):
         found = self.left.search(rows, k, self.ranges, self.groups)
         return CellResult(rows.positions, found)
 
-    def by_chunk(self, cell: UpdateCell, result: CellResult) -> Iterator[tuple[int, CellResult]]:
-        yield 0, result
-
 
 def _at(values: Ints, which: Ints) -> Ints:
     """Return the values at indices, and `NOT_SHOWN` at -1."""
