@@ -14,13 +14,18 @@ WORKERS ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CONNECT := $(VENV)/connect/.installed
+UV := $(BIN)/uv
 ARCHIVE := $(VENV)/spark.jsa
-# pytest keeps the tests that it has rewritten beside them, also where Python may not write bytecode.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
-    --no-loadscope-reorder
+INSTALL := VENV="$(VENV)" .ci/install
+# Python keeps what it has compiled, and pytest the tests that it has rewritten, also where the environment
+# says otherwise: tests start Python hundreds of times.
+export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NO_JVM := not spark and not fault and not s3
 # JVMs of tests have two cores and small heaps, for which other collectors start too many threads.
 WITH_SPARK = JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE)) -XX:+UseSerialGC"
+# They end before code that the second compiler has optimised pays off. The archive is of another Spark.
+SHORT_LIVED := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 .PHONY: help
 help: ## List the targets
@@ -59,11 +64,11 @@ thorough: machine-test ## Do as `make test` does, with every test and all its ca
 
 # Everything before the tests, of which most steps keep one core busy: the longest first.
 .PHONY: prepared
-prepared: $(INSTALLED) integrations older-sparks $(ARCHIVE) $(CONNECT) lint compiled browser
+prepared: $(INSTALLED) integrations older-sparks $(ARCHIVE) $(CONNECT) lint rewritten browser
 
 # The tests would install them one after the other; they fail with the reason where that fails.
 .PHONY: older-sparks
-older-sparks: | $(BIN)/python
+older-sparks: | $(UV)
 	-@$(BIN)/python -m tests.versions.environments
 
 .PHONY: matrix
@@ -73,14 +78,13 @@ matrix: machine-matrix install compiled ## Run the tests of `make test` that nee
 # What click prints and what PySpark has differs by version: the tests of that are left out.
 .PHONY: lowest
 lowest: machine-check install browser ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
-	@$(BIN)/pip install --quiet uv
-	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
-	@$(BIN)/uv pip compile --quiet --resolution lowest-direct --python $(BIN)/python --no-header \
+	@$(UV) venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
+	@$(UV) pip compile --quiet --resolution lowest-direct --python $(BIN)/python --no-header \
 	    --no-annotate --no-emit-index-url --output-file $(VENV)-lowest/lowest.txt pyproject.toml
-	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --requirements $(VENV)-lowest/lowest.txt
-	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --constraints $(VENV)-lowest/lowest.txt \
+	@$(INSTALL) $(VENV)-lowest --requirements $(VENV)-lowest/lowest.txt
+	@$(INSTALL) $(VENV)-lowest --constraints $(VENV)-lowest/lowest.txt \
 	    --group test --group docs --group release
-	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --no-deps --editable .
+	@$(INSTALL) $(VENV)-lowest --no-deps --editable .
 	@$(VENV)-lowest/bin/python -m pytest -q -n $(WORKERS) --hypothesis-profile=quick \
 	    --ignore tests/cli --ignore tests/ci --ignore tests/spark -m "$(NO_JVM)"
 
@@ -96,7 +100,7 @@ DAGSTER := integrations/dagster
 
 .PHONY: integration-dagster
 integration-dagster: machine-demo $(DAGSTER)/.venv/.installed ## Test the Dagster integration with the pinned Dagster, in an environment of its own
-	@cd $(DAGSTER) && .venv/bin/mypy && .venv/bin/python -m pytest -q
+	@cd $(DAGSTER) && .venv/bin/mypy && $(SHORT_LIVED) .venv/bin/python -m pytest -q
 
 AIRFLOW := integrations/airflow
 
@@ -105,7 +109,7 @@ integrations: integration-dagster integration-airflow
 
 .PHONY: integration-airflow
 integration-airflow: machine-demo $(AIRFLOW)/.venv/.installed ## Test the Airflow integration with the pinned Airflow, in an environment of its own
-	@cd $(AIRFLOW) && .venv/bin/mypy && .venv/bin/python -m pytest -q
+	@cd $(AIRFLOW) && .venv/bin/mypy && $(SHORT_LIVED) .venv/bin/python -m pytest -q
 
 # They call what is not public, and are to notice when it changes.
 OF_BENCHMARKS := --config-file ../pyproject.toml --cache-dir ../.mypy_cache \
@@ -165,11 +169,10 @@ release-check: install ## Check that this commit can be released, and build what
 
 .PHONY: lock
 lock: install ## Resolve requirements-dev.lock and requirements-connect.lock anew from pyproject.toml
-	@$(BIN)/pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group test \
+	@$(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --group test \
 	    --group docs --group release --no-emit-index-url --no-header \
 	    --output-file requirements-dev.lock pyproject.toml
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --extra connect \
+	@$(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --extra connect \
 	    --constraint requirements-dev.lock --no-annotate --no-emit-index-url --no-header pyproject.toml \
 	    | grep -vFf <(grep -v '^ ' requirements-dev.lock) > requirements-connect.lock
 
@@ -185,22 +188,23 @@ $(BIN)/python:
 	    { echo "lancestat needs Python 3.10 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(INSTALLED): requirements-dev.lock pyproject.toml | $(BIN)/python
-	@echo "installing into $(VENV); the first time takes a few minutes" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+$(UV): | $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+
+$(INSTALLED): requirements-dev.lock pyproject.toml | $(UV)
+	@echo "installing into $(VENV); the first time takes a minute or two" >&2
+	@$(INSTALL) $(BIN)/python -r requirements-dev.lock
+	@$(INSTALL) $(BIN)/python --no-deps --editable .
 	@touch $@
 
-$(CONNECT): requirements-connect.lock | $(BIN)/python
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
-	    --target $(VENV)/connect -r requirements-connect.lock
+$(CONNECT): requirements-connect.lock | $(UV)
+	@$(INSTALL) $(BIN)/python --no-deps --upgrade --target $(VENV)/connect -r requirements-connect.lock
 	@touch $@
 
-$(DAGSTER)/.venv/.installed $(AIRFLOW)/.venv/.installed: %/.venv/.installed: %/requirements.lock %/pyproject.toml
-	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . \
-	    --editable $*
+$(DAGSTER)/.venv/.installed $(AIRFLOW)/.venv/.installed: %/.venv/.installed: %/requirements.lock %/pyproject.toml | $(UV)
+	@$(PYTHON) -m venv --without-pip $(@D)
+	@$(INSTALL) $(@D)/bin/python -r $<
+	@$(INSTALL) $(@D)/bin/python --no-deps --editable . --editable $*
 	@touch $@
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.
@@ -214,6 +218,11 @@ $(ARCHIVE): $(INSTALLED) lancestat/query/warm_up.py
 .PHONY: compiled
 compiled: $(INSTALLED)
 	@$(BIN)/python -m compileall -q lancestat tests benchmarks
+
+# Each of its processes would rewrite all tests.
+.PHONY: rewritten
+rewritten: compiled
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 # What the machine itself has to have: .ci/machine installs what is missing, or says how to.
 MACHINE := machine-demo machine-check machine-test machine-matrix
