@@ -22,10 +22,12 @@ INSTALL := VENV="$(VENV)" .ci/install
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NO_JVM := not spark and not fault and not s3
-# JVMs of tests have two cores and small heaps, for which other collectors start too many threads.
-WITH_SPARK = JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE)) -XX:+UseSerialGC"
-# They end before code that the second compiler has optimised pays off. The archive is of another Spark.
-SHORT_LIVED := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# JVMs of tests have two cores and small heaps, for which other collectors start too many threads, and
+# end before code that the second compiler has optimised pays off.
+SHORT_LIVED := -XX:+UseSerialGC -XX:TieredStopAtLevel=1
+WITH_SPARK = JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE)) $(SHORT_LIVED)"
+# The archive is of the files of one environment.
+WITH_ANOTHER_SPARK := JDK_JAVA_OPTIONS="$(SHORT_LIVED)"
 
 .PHONY: help
 help: ## List the targets
@@ -100,7 +102,7 @@ DAGSTER := integrations/dagster
 
 .PHONY: integration-dagster
 integration-dagster: machine-demo $(DAGSTER)/.venv/.installed ## Test the Dagster integration with the pinned Dagster, in an environment of its own
-	@cd $(DAGSTER) && .venv/bin/mypy && $(SHORT_LIVED) .venv/bin/python -m pytest -q
+	@cd $(DAGSTER) && .venv/bin/mypy && $(WITH_ANOTHER_SPARK) .venv/bin/python -m pytest -q
 
 AIRFLOW := integrations/airflow
 
@@ -109,7 +111,7 @@ integrations: integration-dagster integration-airflow
 
 .PHONY: integration-airflow
 integration-airflow: machine-demo $(AIRFLOW)/.venv/.installed ## Test the Airflow integration with the pinned Airflow, in an environment of its own
-	@cd $(AIRFLOW) && .venv/bin/mypy && $(SHORT_LIVED) .venv/bin/python -m pytest -q
+	@cd $(AIRFLOW) && .venv/bin/mypy && $(WITH_ANOTHER_SPARK) .venv/bin/python -m pytest -q
 
 # They call what is not public, and are to notice when it changes.
 OF_BENCHMARKS := --config-file ../pyproject.toml --cache-dir ../.mypy_cache \
