@@ -49,10 +49,10 @@ demo-duplicates: machine-demo install ## Find near-duplicates among products, an
 install: $(INSTALLED) $(CONNECT) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
 # Java is out of reach, so that a test which needs it without saying so fails on every machine. These
-# tests wait for a third of their time: a third process uses two cores better.
+# tests wait for nothing: a third process would only load all modules once more.
 .PHONY: check
-check: machine-check install browser lint compiled ## Check style, types and layers, then run the tests that start no JVM and install nothing
-	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel"
+check: machine-check install lint compiled ## Check style, types and layers, then run the tests of parts, which start no JVM and no other program
+	@JAVA_HOME=/nonexistent $(PYTEST) -n 2 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel and not whole"
 
 .PHONY: test
 test: machine-test ## Check style, types and layers, then run tests of every kind, with a share of their cases
@@ -79,7 +79,7 @@ matrix: machine-matrix install compiled ## Run the tests of `make test` that nee
 
 # What click prints and what PySpark has differs by version: the tests of that are left out.
 .PHONY: lowest
-lowest: machine-check install browser ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
+lowest: machine-check machine-pages install browser ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
 	@$(UV) venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
 	@$(UV) pip compile --quiet --resolution lowest-direct --python $(BIN)/python --no-header \
 	    --no-annotate --no-emit-index-url --output-file $(VENV)-lowest/lowest.txt pyproject.toml
@@ -152,7 +152,7 @@ site-serve: install ## Serve the documentation at http://127.0.0.1:8000, and bui
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
 
 .PHONY: pictures
-pictures: machine-demo machine-check install browser ## Draw the pictures of README again, from real output
+pictures: machine-demo machine-pages install browser ## Draw the pictures of README again, from real output
 	@$(BIN)/python docs/pictures.py
 
 .PHONY: golden-notebook
@@ -227,9 +227,10 @@ rewritten: compiled
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 # What the machine itself has to have: .ci/machine installs what is missing, or says how to.
-MACHINE := machine-demo machine-check machine-test machine-matrix
+MACHINE := machine-demo machine-check machine-pages machine-test machine-matrix
 machine-demo: needs := java
-machine-check: needs := browser zones keys
+machine-check: needs := zones keys
+machine-pages: needs := browser
 machine-test: needs := jdk browser zones clocks keys
 machine-matrix: needs := jdk
 .PHONY: $(MACHINE)
