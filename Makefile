@@ -14,13 +14,20 @@ WORKERS ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CONNECT := $(VENV)/connect/.installed
+UV := $(BIN)/uv
 ARCHIVE := $(VENV)/spark.jsa
-# pytest keeps the tests that it has rewritten beside them, also where Python may not write bytecode.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
-    --no-loadscope-reorder
+INSTALL := VENV="$(VENV)" .ci/install
+# Python keeps what it has compiled, and pytest the tests that it has rewritten, also where the environment
+# says otherwise: tests start Python hundreds of times.
+export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NO_JVM := not spark and not fault and not s3
-# JVMs of tests have two cores and small heaps, for which other collectors start too many threads.
-WITH_SPARK = JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE)) -XX:+UseSerialGC"
+# JVMs of tests have two cores and small heaps, for which other collectors start too many threads, and
+# end before code that the second compiler has optimised pays off.
+SHORT_LIVED := -XX:+UseSerialGC -XX:TieredStopAtLevel=1
+WITH_SPARK = JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE)) $(SHORT_LIVED)"
+# The archive is of the files of one environment.
+WITH_ANOTHER_SPARK := JDK_JAVA_OPTIONS="$(SHORT_LIVED)"
 
 .PHONY: help
 help: ## List the targets
@@ -42,10 +49,10 @@ demo-duplicates: machine-demo install ## Find near-duplicates among products, an
 install: $(INSTALLED) $(CONNECT) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
 # Java is out of reach, so that a test which needs it without saying so fails on every machine. These
-# tests wait for a third of their time: a third process uses two cores better.
+# tests wait for nothing: a third process would only load all modules once more.
 .PHONY: check
-check: machine-check install browser lint compiled ## Check style, types and layers, then run the tests that start no JVM and install nothing
-	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel"
+check: machine-check install lint compiled ## Check style, types and layers, then run the tests of parts, which start no JVM and no other program
+	@JAVA_HOME=/nonexistent $(PYTEST) -n 2 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel and not whole"
 
 .PHONY: test
 test: machine-test ## Check style, types and layers, then run tests of every kind, with a share of their cases
@@ -59,11 +66,11 @@ thorough: machine-test ## Do as `make test` does, with every test and all its ca
 
 # Everything before the tests, of which most steps keep one core busy: the longest first.
 .PHONY: prepared
-prepared: $(INSTALLED) integrations older-sparks $(ARCHIVE) $(CONNECT) lint compiled browser
+prepared: $(INSTALLED) integrations older-sparks $(ARCHIVE) $(CONNECT) lint rewritten browser
 
 # The tests would install them one after the other; they fail with the reason where that fails.
 .PHONY: older-sparks
-older-sparks: | $(BIN)/python
+older-sparks: | $(UV)
 	-@$(BIN)/python -m tests.versions.environments
 
 .PHONY: matrix
@@ -72,15 +79,14 @@ matrix: machine-matrix install compiled ## Run the tests of `make test` that nee
 
 # What click prints and what PySpark has differs by version: the tests of that are left out.
 .PHONY: lowest
-lowest: machine-check install browser ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
-	@$(BIN)/pip install --quiet uv
-	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
-	@$(BIN)/uv pip compile --quiet --resolution lowest-direct --python $(BIN)/python --no-header \
+lowest: machine-check machine-pages install browser ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
+	@$(UV) venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
+	@$(UV) pip compile --quiet --resolution lowest-direct --python $(BIN)/python --no-header \
 	    --no-annotate --no-emit-index-url --output-file $(VENV)-lowest/lowest.txt pyproject.toml
-	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --requirements $(VENV)-lowest/lowest.txt
-	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --constraints $(VENV)-lowest/lowest.txt \
+	@$(INSTALL) $(VENV)-lowest --requirements $(VENV)-lowest/lowest.txt
+	@$(INSTALL) $(VENV)-lowest --constraints $(VENV)-lowest/lowest.txt \
 	    --group test --group docs --group release
-	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --no-deps --editable .
+	@$(INSTALL) $(VENV)-lowest --no-deps --editable .
 	@$(VENV)-lowest/bin/python -m pytest -q -n $(WORKERS) --hypothesis-profile=quick \
 	    --ignore tests/cli --ignore tests/ci --ignore tests/spark -m "$(NO_JVM)"
 
@@ -96,7 +102,7 @@ DAGSTER := integrations/dagster
 
 .PHONY: integration-dagster
 integration-dagster: machine-demo $(DAGSTER)/.venv/.installed ## Test the Dagster integration with the pinned Dagster, in an environment of its own
-	@cd $(DAGSTER) && .venv/bin/mypy && .venv/bin/python -m pytest -q
+	@cd $(DAGSTER) && .venv/bin/mypy && $(WITH_ANOTHER_SPARK) .venv/bin/python -m pytest -q
 
 AIRFLOW := integrations/airflow
 
@@ -105,7 +111,7 @@ integrations: integration-dagster integration-airflow
 
 .PHONY: integration-airflow
 integration-airflow: machine-demo $(AIRFLOW)/.venv/.installed ## Test the Airflow integration with the pinned Airflow, in an environment of its own
-	@cd $(AIRFLOW) && .venv/bin/mypy && .venv/bin/python -m pytest -q
+	@cd $(AIRFLOW) && .venv/bin/mypy && $(WITH_ANOTHER_SPARK) .venv/bin/python -m pytest -q
 
 # They call what is not public, and are to notice when it changes.
 OF_BENCHMARKS := --config-file ../pyproject.toml --cache-dir ../.mypy_cache \
@@ -146,7 +152,7 @@ site-serve: install ## Serve the documentation at http://127.0.0.1:8000, and bui
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
 
 .PHONY: pictures
-pictures: machine-demo machine-check install browser ## Draw the pictures of README again, from real output
+pictures: machine-demo machine-pages install browser ## Draw the pictures of README again, from real output
 	@$(BIN)/python docs/pictures.py
 
 .PHONY: golden-notebook
@@ -165,11 +171,10 @@ release-check: install ## Check that this commit can be released, and build what
 
 .PHONY: lock
 lock: install ## Resolve requirements-dev.lock and requirements-connect.lock anew from pyproject.toml
-	@$(BIN)/pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group test \
+	@$(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --group test \
 	    --group docs --group release --no-emit-index-url --no-header \
 	    --output-file requirements-dev.lock pyproject.toml
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --extra connect \
+	@$(UV) pip compile --quiet --upgrade --universal --python-version 3.10 --extra connect \
 	    --constraint requirements-dev.lock --no-annotate --no-emit-index-url --no-header pyproject.toml \
 	    | grep -vFf <(grep -v '^ ' requirements-dev.lock) > requirements-connect.lock
 
@@ -185,22 +190,24 @@ $(BIN)/python:
 	    { echo "lancestat needs Python 3.10 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(INSTALLED): requirements-dev.lock pyproject.toml | $(BIN)/python
-	@echo "installing into $(VENV); the first time takes a few minutes" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+$(UV): | $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+
+$(INSTALLED): requirements-dev.lock pyproject.toml | $(UV)
+	@echo "installing into $(VENV); the first time takes a minute or two" >&2
+	@$(INSTALL) $(BIN)/python --no-deps -r requirements-dev.lock
+	@$(INSTALL) $(BIN)/python --no-deps --editable .
 	@touch $@
 
-$(CONNECT): requirements-connect.lock | $(BIN)/python
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
-	    --target $(VENV)/connect -r requirements-connect.lock
+$(CONNECT): requirements-connect.lock | $(UV)
+	@$(INSTALL) $(BIN)/python --no-deps --upgrade --target $(VENV)/connect -r requirements-connect.lock
 	@touch $@
 
-$(DAGSTER)/.venv/.installed $(AIRFLOW)/.venv/.installed: %/.venv/.installed: %/requirements.lock %/pyproject.toml
-	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . \
-	    --editable $*
+# After the tests' own environment, of which they share Spark: it takes longest to build.
+$(DAGSTER)/.venv/.installed $(AIRFLOW)/.venv/.installed: %/.venv/.installed: %/requirements.lock %/pyproject.toml | $(INSTALLED)
+	@$(PYTHON) -m venv --without-pip $(@D)
+	@$(INSTALL) $(@D)/bin/python --no-deps -r $<
+	@$(INSTALL) $(@D)/bin/python --no-deps --editable . --editable $*
 	@touch $@
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.
@@ -213,12 +220,18 @@ $(ARCHIVE): $(INSTALLED) lancestat/query/warm_up.py
 # The tests start Python hundreds of times, perhaps where it may not write bytecode by itself.
 .PHONY: compiled
 compiled: $(INSTALLED)
-	@$(BIN)/python -m compileall -q lancestat tests benchmarks
+	@$(BIN)/python -m compileall -q -x '/test_[^/]*$$' lancestat tests benchmarks
+
+# Each of its processes would rewrite all tests.
+.PHONY: rewritten
+rewritten: compiled
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 # What the machine itself has to have: .ci/machine installs what is missing, or says how to.
-MACHINE := machine-demo machine-check machine-test machine-matrix
+MACHINE := machine-demo machine-check machine-pages machine-test machine-matrix
 machine-demo: needs := java
-machine-check: needs := browser zones keys
+machine-check: needs := zones keys
+machine-pages: needs := browser
 machine-test: needs := jdk browser zones clocks keys
 machine-matrix: needs := jdk
 .PHONY: $(MACHINE)

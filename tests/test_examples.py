@@ -26,6 +26,7 @@ def test_values(value): pass
 MARK = "pytest.mark.thorough"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("options", "collected"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,11 +13,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 OURS = ("lancestat", "tests")
+WITHIN = re.compile(rf"^\s+from ({'|'.join(OURS)})\b", re.MULTILINE)
 
 
 def imports(path: Path) -> Iterator[tuple[int, str, str]]:
-    """The line, module and name of each import of ours in a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """The line, module and name of each import of ours in a file that has any within a block."""
+    text = path.read_text()
+    if not WITHIN.search(text):
+        return
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
             names = (alias.name for alias in node.names if alias.name != "*")
             yield from ((node.lineno, node.module or "", name) for name in names)

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.whole
+
 TOP = Path(__file__).parents[1]
 RECIPES = TOP / "docs/recipes"
 ORDERS = "tables:\n  - {name: orders, uri: orders.lance"

@@ -15,6 +15,8 @@ import pytest
 
 from tests.joins.joined import vectors
 
+pytestmark = pytest.mark.whole
+
 HEAVY = frozenset(
     {"datasketches", "faiss", "jinja2", "jsonschema", "lance", "numpy", "polars", "polars_hash",
      "py4j", "pyarrow", "pyspark", "rich", "yaml"}

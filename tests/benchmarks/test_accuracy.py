@@ -12,6 +12,8 @@ import duckdb
 import polars as pl
 import pytest
 
+pytestmark = pytest.mark.whole
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 A, B, C, D = ("\x02" + name + "\x03" for name in "1234")
 

@@ -13,6 +13,8 @@ from tests.ci.conftest import PROJECT, SPECS, TOKEN, Repository
 from tests.ci.warm import ROOT
 from tests.review.github_stub import GitHubStub, Reply
 
+pytestmark = pytest.mark.whole
+
 Act = Callable[..., Ran]
 
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))

@@ -13,6 +13,8 @@ import yaml
 from tests.ci.conftest import SPECS, Repository
 from tests.ci.warm import ROOT
 
+pytestmark = pytest.mark.whole
+
 WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / "examples/ci/github.yml").read_text("utf-8"))
 GITLAB: dict[str, Any] = yaml.safe_load((ROOT / "examples/ci/gitlab.yml").read_text("utf-8"))
 HOOKS: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))

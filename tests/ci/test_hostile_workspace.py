@@ -24,6 +24,8 @@ from tests.ci.warm import ROOT
 from tests.examples import each, sample
 from tests.review.github_stub import GitHubStub
 
+pytestmark = pytest.mark.whole
+
 Act = Callable[..., Ran]
 
 # Modules that Python, pip or lancestat import, and files that tools read.

@@ -117,3 +117,31 @@ def test_an_old_java_is_as_none(version: str, is_enough: bool, programs: Path) -
     program(home / "bin", "java", "echo Picked up options: -Xmx1g >&2\n" + JAVA.format(version))
     ran = machine(programs, "java", JAVA_HOME=str(home))
     assert (ran.returncode == 0) is is_enough, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("configured", "variables", "index", "certificates"),
+    [
+        ("", {}, "", ""),
+        ("https://a/simple", {"PIP_CERT": "a.pem"}, "https://a/simple", "a.pem"),
+        ("https://a/simple", {"PIP_INDEX_URL": "https://b"}, "https://b", ""),
+        ("https://a/simple", {"UV_DEFAULT_INDEX": "https://c"}, "https://c", ""),
+        ("", {"PIP_CERT": "a.pem", "SSL_CERT_FILE": "c.pem"}, "", "c.pem"),
+    ],
+)
+def test_uv_installs_from_where_pip_would(
+    configured: str, variables: dict[str, str], index: str, certificates: str, programs: Path
+) -> None:
+    program(programs, "python", f"echo '{configured}'; [[ '{configured}' ]]")
+    program(programs, "uv", 'echo "$UV_DEFAULT_INDEX|$SSL_CERT_FILE"')
+    (programs.parent / "venv").mkdir()
+    (programs.parent / "venv" / "bin").symlink_to(programs)
+    ran = subprocess.run(
+        [str(programs / "bash"), str(ROOT / ".ci" / "install"), "other/python", "-r", "some.lock"],
+        cwd=programs.parent,
+        env={"PATH": str(programs), "VENV": "venv", **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (0, f"{index}|{certificates}\n"), ran.stderr
+    assert log(programs)[-1] == "uv pip install --quiet --python other/python -r some.lock"

@@ -15,6 +15,8 @@ from lancestat.cli.completion import ZshCompletion
 from lancestat.cli.main import cli
 from tests.cli.conftest import Lancestat
 
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).parent.parent.parent
 PROJECT = "name: shop\ntargets: {dev: {}, prod: {state: \"{{ env_var('X') }}\"}, 'p;q': {}}\n"
 SHOP = """\

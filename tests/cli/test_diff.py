@@ -100,6 +100,7 @@ def test_no_secret_is_shown(lancestat: Lancestat, project: Path) -> None:
         assert "is not opened" in result.stdout
 
 
+@pytest.mark.whole
 def test_lance_is_loaded_only_to_open_datasets_and_spark_is_never_started(project: Path) -> None:
     engines = {"pyspark", "py4j", "faiss", "polars"}
     readers = {"lance", "pyarrow", "numpy"}

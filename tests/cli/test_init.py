@@ -16,6 +16,8 @@ from lancestat.lake.open import observe_dataset
 from tests.cli.conftest import Lancestat
 from tests.test_startup import COMMAND, loaded
 
+pytestmark = pytest.mark.whole
+
 
 def test_a_new_project_can_be_planned_and_run_as_it_is(
     lancestat: Lancestat, tmp_path: Path

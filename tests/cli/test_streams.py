@@ -19,6 +19,8 @@ import pytest
 
 from tests.examples import each, sample
 
+pytestmark = pytest.mark.whole
+
 EVIL = "red\x1b[31m\x9b2J\u202e"
 ASCII = {"PYTHONUTF8": "0", "LC_ALL": "C"}
 PROJECT = "name: shop\ntargets: {dev: {state: state}}\n"

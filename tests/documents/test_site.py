@@ -18,6 +18,8 @@ from lancestat import Project
 from tests.documents.clean import ROOT
 from tests.presentation.site.browser import launched, visit
 
+pytestmark = pytest.mark.whole
+
 _LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"([^\"]*)\"")
 
 

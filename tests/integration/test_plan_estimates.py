@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import lancestat
 from lancestat.query.read.arrow_columns import encode_sample
 from lancestat.query.read.planning_service import PlanningService
 from tests.runs.world import write_project
@@ -37,9 +38,12 @@ QUERY = """
 """
 
 
-@pytest.fixture
-def shop(tmp_path: Path, session: SparkSession) -> Iterator[SparkSession]:
-    """Four tables, analyzed and attached to a session that has the estimates."""
+@pytest.fixture(scope="module")
+def project(
+    tmp_path_factory: pytest.TempPathFactory, session: SparkSession
+) -> Iterator[lancestat.Project]:
+    """Four tables, analyzed and attached to the module's session."""
+    folder = tmp_path_factory.mktemp("shop")
     random = np.random.default_rng(1)
     tables = {
         "orders": {
@@ -59,15 +63,31 @@ def shop(tmp_path: Path, session: SparkSession) -> Iterator[SparkSession]:
         "parts": {"p_id": np.arange(PARTS), "p_brand": random.integers(0, 40, PARTS)},
     }
     for name, columns in tables.items():
-        lance.write_dataset(pa.table(columns), tmp_path / f"{name}.lance")
-    project = write_project(tmp_path, *tables)
-    project.run().raise_for_status()
-    for key, value in CONF.items():
-        session.conf.set(key, value)
-    project.attach(session)
-    yield session
+        lance.write_dataset(pa.table(columns), folder / f"{name}.lance")
+    project = write_project(folder, *tables)
+    attach(project, session)
+    yield project
     for name in tables:
         session.catalog.dropTempView(name)
+
+
+def attach(project: lancestat.Project, session: SparkSession) -> None:
+    """Analyze the tables of a project, and attach them to a session that has the estimates."""
+    project.run().raise_for_status()
+    configure(session)
+    project.attach(session)
+
+
+def configure(session: SparkSession) -> None:
+    for key, value in CONF.items():
+        session.conf.set(key, value)
+
+
+@pytest.fixture
+def shop(session: SparkSession, project: lancestat.Project) -> SparkSession:
+    """The session with the four tables, configured as at first."""
+    configure(session)
+    return session
 
 
 def estimates(rows: DataFrame) -> dict[str, list[float]]:
@@ -161,10 +181,7 @@ def test_conditions_on_sums_of_groups(tmp_path: Path, session: SparkSession) -> 
     rows = pa.table({"id": orders, "pieces": pieces, "price": price})
     lance.write_dataset(rows, tmp_path / "positions.lance")
     project = write_project(tmp_path, "positions")
-    project.run().raise_for_status()
-    for key, value in CONF.items():
-        session.conf.set(key, value)
-    project.attach(session)
+    attach(project, session)
     for column in ("pieces", "price"):
         found = session.sql(f"select id from positions group by id having sum({column}) > 300")
         assert found.count() == 30
@@ -214,7 +231,11 @@ def test_groups_of_a_union_are_not_those_of_its_first_input(shop: SparkSession) 
     assert max(estimates(rows)["Aggregate"]) >= rows.count() == 50
 
 
-def test_sampled_rows_reach_spark_once(shop: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_rows_reach_spark_once(
+    shop: SparkSession, project: lancestat.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Views that no test has asked yet.
+    project.attach(shop)
     sent: list[list[str]] = []
 
     def encode(rows: pa.Table) -> str:
@@ -422,10 +443,7 @@ def test_joins_by_two_keys_rest_on_their_joint_count(tmp_path: Path, session: Sp
     project = write_project(
         tmp_path, *({"name": name, "uri": f"{name}.lance", **more} for name, more in tables.items())
     )
-    project.run().raise_for_status()
-    for key, value in CONF.items():
-        session.conf.set(key, value)
-    project.attach(session)
+    attach(project, session)
     try:
         joined = session.sql(
             "select * from sales join returns on s_ticket = r_ticket and s_item = r_item"
@@ -448,10 +466,7 @@ def test_declared_common_values_say_how_often_values_occur(
     lance.write_dataset(rows, tmp_path / "events.lance")
     kept = {"groups": [["kind", "place"]], "common_values": 1000}
     project = write_project(tmp_path, {"name": "events", "uri": "events.lance", **kept})
-    project.run().raise_for_status()
-    for key, value in CONF.items():
-        session.conf.set(key, value)
-    project.attach(session)
+    attach(project, session)
     for condition in ("kind = 7", "kind = 7 and place = 3"):
         found = session.sql(f"select * from events where {condition}")
         assert max(estimates(found)["Filter"]) == found.count() == 50
@@ -467,10 +482,7 @@ def test_common_values_and_histograms_of_the_fragments_that_are_read(
     lance.write_dataset(days, tmp_path / "stock.lance", max_rows_per_file=3_000 * 65)
     declared = {"name": "stock", "uri": "stock.lance", "histogram": True, "common_values": 100}
     project = write_project(tmp_path, declared)
-    project.run().raise_for_status()
-    for key, value in CONF.items():
-        session.conf.set(key, value)
-    project.attach(session)
+    attach(project, session)
     rows = session.sql(f"select * from stock where {condition}")
     true = rows.count()
     assert true / 1.5 <= max(estimates(rows)["Filter"]) <= true * 1.5
@@ -489,16 +501,12 @@ def test_a_proven_reference_leaves_no_row_without_partner(
         {"name": "people", "uri": "people.lance", "keys": [["id"]]},
         {"name": "letters", "uri": "letters.lance", "references": [reference]},
     )
-    project.run().raise_for_status()
-    for key, value in CONF.items():
-        session.conf.set(key, value)
-    project.attach(session)
+    attach(project, session)
     query = "select * from letters where not exists (select 1 from people where id = to)"
     assert max(estimates(session.sql(query))["Join"]) == 1
     # One letter to nobody refutes it.
     lance.write_dataset(pa.table({"to": [9_999]}), tmp_path / "letters.lance", mode="append")
-    project.run().raise_for_status()
-    project.attach(session)
+    attach(project, session)
     found = session.sql(query)
     assert found.count() == 1 < max(estimates(found)["Join"])
     for name in tables:

@@ -9,6 +9,8 @@ import pytest
 from tests.examples import sample
 from tests.joins.histories import run_history
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.mark.parametrize("seed", sample(range(24), 4))
 def test_results_are_as_numpy_has_them_after_every_change(seed: int, tmp_path: Path) -> None:

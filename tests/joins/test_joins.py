@@ -36,6 +36,8 @@ from tests.joins.records import join_records
 from tests.runs.world import PLACE
 from tests.state.fresh import FreshState
 
+pytestmark = pytest.mark.whole
+
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 

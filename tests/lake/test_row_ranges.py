@@ -179,6 +179,7 @@ def test_live_rows_that_pass_are_counted(uri: str) -> None:
     assert counts == [(97, 48), (99, 50), (100, 50), (100, 50)]
 
 
+@pytest.mark.whole
 def test_counting_does_not_block_threads_that_scan(uri: str) -> None:
     # As many threads as Lance has on two processors.
     environment = {**os.environ, "TOKIO_WORKER_THREADS": "2"}

@@ -309,6 +309,7 @@ main()
 """
 
 
+@pytest.mark.whole
 def test_a_run_that_is_interrupted_leaves_how_far_it_got(command: Command) -> None:
     command("run", "--select", "gone")
     done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, check=False)
@@ -319,6 +320,7 @@ def test_a_run_that_is_interrupted_leaves_how_far_it_got(command: Command) -> No
     assert results["table.shop.here"] == "interrupted"
 
 
+@pytest.mark.whole
 def test_a_run_that_is_killed_leaves_whole_artifacts(command: Command) -> None:
     command("run", "--select", "gone")
     before = written("run_results")

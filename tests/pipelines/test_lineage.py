@@ -452,6 +452,7 @@ print("openlineage.client" in sys.modules, "requests" in sys.modules)
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("variables", "file", "is_imported"),
     sample(

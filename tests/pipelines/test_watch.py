@@ -30,6 +30,8 @@ from lancestat.runs.result import RunResult
 from lancestat.tables.action import FoldPartials
 from tests.runs.world import Clock, orders, write_project
 
+pytestmark = pytest.mark.whole
+
 HERE = {"name": "here", "uri": "here.lance"}
 MINUTE = timedelta(minutes=1)
 

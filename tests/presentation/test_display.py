@@ -349,6 +349,7 @@ def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.Monke
     assert "pip install 'pandas" in str(caught.value)
 
 
+@pytest.mark.whole
 def test_rows_are_pandas_frames() -> None:
     """In a process that has pandas, which is installed with Spark Connect's client."""
     program = (

@@ -15,6 +15,8 @@ from tests.examples import examples, sample
 from tests.report.surfaces import check_surfaces
 from tests.tables.judged import POLICIES, STEPS, JudgedTable, Step, policy
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.mark.parametrize("publish", Publish)
 @settings(

@@ -358,20 +358,17 @@ def test_an_error_has_the_message_of_github(
     assert raised.value.hint
 
 
-@pytest.mark.parametrize("raw", [b"<html>", b"\xff\xfe", b""])
-def test_an_answer_that_is_not_from_github_is_one_error(
-    raw: bytes, stub: GitHubStub, keep: Keeper
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(Reply(200, raw=raw) for raw in (b"<html>", b"\xff\xfe", b"")),
+        *(Reply(200, payload) for payload in ({}, None, "text", 3)),
+    ],
+)
+def test_an_answer_that_is_not_a_list_of_github_is_one_error(
+    reply: Reply, stub: GitHubStub, keep: Keeper
 ) -> None:
-    stub.script = [Reply(200, raw=raw)]
-    with pytest.raises(CommentError, match=r"^LS615 "):
-        keep("one")
-
-
-@pytest.mark.parametrize("payload", [{}, None, "text", 3])
-def test_an_answer_that_is_not_a_list_is_one_error(
-    payload: object, stub: GitHubStub, keep: Keeper
-) -> None:
-    stub.script = [Reply(200, payload)]
+    stub.script = [reply]
     with pytest.raises(CommentError, match=r"^LS615 "):
         keep("one")
 

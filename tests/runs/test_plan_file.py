@@ -353,6 +353,7 @@ def test_a_blocked_node_is_saved_as_such(folder: Path) -> None:
     ]
 
 
+@pytest.mark.whole
 def test_a_plan_is_the_same_for_every_process(folder: Path) -> None:
     """Sets of texts have another order under another hash seed."""
     append(folder)

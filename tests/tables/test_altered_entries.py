@@ -18,6 +18,8 @@ from tests.runs.world import World, orders
 from tests.state.fresh import FreshState
 from tests.tables.test_incremental import check_converged, settle
 
+pytestmark = pytest.mark.whole
+
 MINIMUM = f"{PREFIX}column.o_id.min"
 NULLS = f"{PREFIX}column.o_id.nullCount"
 Entries = dict[str, str | None]

@@ -24,6 +24,8 @@ from lancestat.tables.wire import GuardReason
 from tests.examples import each
 from tests.runs.world import World
 
+pytestmark = pytest.mark.whole
+
 LITTLE = StaleBounds(max_changed_rows=0.01)
 Step = Callable[[World], None]
 

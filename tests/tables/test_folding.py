@@ -29,6 +29,8 @@ from tests.examples import examples
 from tests.runs.world import World, orders, write_project
 from tests.tables.counted import Counted, check
 
+pytestmark = pytest.mark.whole
+
 COLUMNS = 3
 HERE = Location("lancestat_project.yml", 3, 9)
 

@@ -15,6 +15,8 @@ from tests.runs.world import World, orders
 from tests.tables.counted import Counted, check
 from tests.tables.test_incremental import check_converged
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture
 def state() -> Counted:

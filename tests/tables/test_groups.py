@@ -36,6 +36,8 @@ from tests.tables.test_incremental import (
     settle,
 )
 
+pytestmark = pytest.mark.whole
+
 GROUPS = (("o_status", "o_total"), ("o_total", "o_id"))
 PAIR = frozenset({"o_status", "o_total"})
 

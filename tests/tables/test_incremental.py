@@ -25,6 +25,8 @@ from lancestat.tables.table_status import table_status
 from tests.runs.world import World, orders
 from tests.state.fresh import FreshState
 
+pytestmark = pytest.mark.whole
+
 
 def settle(world: World) -> None:
     """Run, and clear the log of reads."""

@@ -29,6 +29,8 @@ from tests.runs.world import World, orders
 from tests.state.fresh import FreshState
 from tests.tables.counted import Counted, check
 
+pytestmark = pytest.mark.whole
+
 FIELDS = ("0:bigint", "1:string", "2:date")
 
 

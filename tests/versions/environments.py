@@ -24,9 +24,6 @@ SHORT = ("3.5.9", "4.0.5")
 # PySpark 3.5 pickles functions with code that Python 3.12 changed.
 NEWEST_PYTHON = {"3.5.9": (3, 11)}
 
-# Another Spark, and an archive of its classes.
-_OF_ANOTHER = ("SPARK_HOME", "JDK_JAVA_OPTIONS")
-
 
 def runs_here(version: str) -> bool:
     """Whether this Python is one that a version of Spark supports."""
@@ -41,7 +38,9 @@ def environment(version: str) -> dict[str, str]:
     """
     paths = [str(installed(version)), str(REPOSITORY)]
     return {
-        **{name: value for name, value in os.environ.items() if name not in _OF_ANOTHER},
+        **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
+        # As in the Makefile, but for the archive, which is of another Spark.
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTEST_ADDOPTS": "-p tests.versions.warnings",
     }
@@ -52,10 +51,10 @@ def installed(version: str) -> Path:
     folder = FOLDER / version
     if not folder.exists():
         partial = FOLDER / f"{version}-{uuid.uuid4().hex}"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
-        # It warns that what it installs there differs from what is installed beside lancestat.
         ended = subprocess.run(
-            [*command, "--target", str(partial), f"pyspark=={version}"],
+            [".ci/install", sys.executable, "--target", str(partial), f"pyspark=={version}"],
+            cwd=REPOSITORY,
+            env={**os.environ, "VENV": sys.prefix},
             stderr=subprocess.PIPE,
             text=True,
         )

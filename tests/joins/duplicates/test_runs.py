@@ -19,6 +19,8 @@ from lancestat.runs.actions import Reason, needs_spark
 from tests.joins.duplicates.shop import Shop, brute, line, products
 from tests.joins.joined import distance
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:

@@ -28,6 +28,8 @@ from tests.presentation.site.reports import (
     unreadable,
 )
 
+pytestmark = pytest.mark.whole
+
 PHONE, DESKTOP = 390, 1280
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 LONG = "a_name_that_somebody_made_" + "very_" * 30 + "long"
