@@ -134,14 +134,31 @@ def test_uv_installs_from_where_pip_would(
 ) -> None:
     program(programs, "python", f"echo '{configured}'; [[ '{configured}' ]]")
     program(programs, "uv", 'echo "$UV_DEFAULT_INDEX|$SSL_CERT_FILE"')
+    ran = installed(programs, variables)
+    assert (ran.returncode, ran.stdout) == (0, f"{index}|{certificates}\n"), ran.stderr
+    assert log(programs)[-1] == "uv pip install --quiet --python other/python -r some.lock"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_pip_installs_what_uv_cannot(code: int, programs: Path) -> None:
+    program(programs, "python", f"exit {code}")
+    program(programs, "uv", "exit 2")
+    ran = installed(programs, {})
+    assert (ran.returncode, ran.stderr) == (
+        code,
+        "uv cannot install that; trying pip, which takes a few minutes\n",
+    )
+    options = "install --quiet --disable-pip-version-check -r some.lock"
+    assert log(programs)[-1] == f"python -m pip --python other/python {options}"
+
+
+def installed(programs: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     (programs.parent / "venv").mkdir()
     (programs.parent / "venv" / "bin").symlink_to(programs)
-    ran = subprocess.run(
+    return subprocess.run(
         [str(programs / "bash"), str(ROOT / ".ci" / "install"), "other/python", "-r", "some.lock"],
         cwd=programs.parent,
         env={"PATH": str(programs), "VENV": "venv", **variables},
         capture_output=True,
         text=True,
     )
-    assert (ran.returncode, ran.stdout) == (0, f"{index}|{certificates}\n"), ran.stderr
-    assert log(programs)[-1] == "uv pip install --quiet --python other/python -r some.lock"
