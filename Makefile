@@ -49,10 +49,10 @@ demo-duplicates: machine-demo install ## Find near-duplicates among products, an
 install: $(INSTALLED) $(CONNECT) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
 # Java is out of reach, so that a test which needs it without saying so fails on every machine. These
-# tests wait for nothing: a third process would only load all modules once more.
+# tests wait at times, as for Lance, which tries again what fails: a third process uses two cores better.
 .PHONY: check
 check: machine-check install lint compiled ## Check style, types and layers, then run the tests of parts, which start no JVM and no other program
-	@JAVA_HOME=/nonexistent $(PYTEST) -n 2 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel and not whole"
+	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel and not whole"
 
 .PHONY: test
 test: machine-test ## Check style, types and layers, then run tests of every kind, with a share of their cases
