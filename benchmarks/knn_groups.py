@@ -12,9 +12,9 @@ three exact joins without `on`:
     columns   100 x 1,000,000     as many pairs as `equal`, and the same right rows
     pairs     10,000 x 1,000,000  so many pairs that reading and writing hardly count
 
-All take turns in one session, after some of the shorter ones that let the JVM compile what they
-use, and medians are printed, by the clock and in processor time of all processes together, which
-tells more where other programs run; of `equal` also the megabytes of vectors for each second.
+All take turns in one warm session, and medians are printed, by the clock and in processor time of
+all processes together, which tells more where other programs run; of `equal` also the megabytes of
+vectors for each second.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ DIMENSION = 128
 K = 10
 FILES = 8
 LARGE = 0.3
-WARM_UPS = 6
 
 
 class Join(NamedTuple):
@@ -102,13 +101,11 @@ def run(spark: SparkSession, folder: Path, join: Join) -> JoinOutcome:
 
 
 def take_turns(
-    spark: SparkSession, folder: Path, warm_ups: int, runs: int
+    spark: SparkSession, folder: Path, runs: int
 ) -> tuple[Mapping[str, Cost], Mapping[str, int]]:
     """Median costs of each join after one that is not counted, and the pairs that it compares."""
     costs: dict[str, list[Cost]] = {name: [] for name in JOINS}
     pairs = {}
-    for name in ("equal", "rows", "columns") * warm_ups:
-        run(spark, folder, JOINS[name])
     for _ in range(1 + runs):
         for name, join in JOINS.items():
             before = sum(process.cpu_seconds for process in processes())
@@ -147,8 +144,7 @@ def main() -> None:
             write(rows, groups, folder / f"{side}.lance", seed)
         target = Target("dev", name, spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
-        warm_ups, runs = (0, 1) if arguments.tiny else (WARM_UPS, arguments.runs)
-        costs, pairs = take_turns(spark, folder, warm_ups, runs)
+        costs, pairs = take_turns(spark, folder, 1 if arguments.tiny else arguments.runs)
         spark.stop()
     for name, cost in costs.items():
         show(f"{name}, {pairs[name]:,} pairs, s", cost.clock)
