@@ -131,7 +131,7 @@ def without_spark() -> None:
             # Jobs of Spark report errors of Lance in a task like this.
             raise JobFailed(f"joining '{work.node}' failed: {error}") from None
 
-    scan_locally(pytest.MonkeyPatch(), lambda node: None, opened(join))
+    scan_locally(pytest.MonkeyPatch(), open_join=opened(join))
 
 
 def watch(kill_at: int | None) -> None:

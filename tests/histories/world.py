@@ -23,13 +23,11 @@ from lancestat.joins.spark.engine import SparkJoin
 from lancestat.runs.actions import OnStage
 from lancestat.runs.result import NodeResult
 from lancestat.spec.catalog import UriOptions
-from lancestat.state.partials import MOST_GROUPS
-from lancestat.tables import summary
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import SCHEMA, conformed, lance_rows, make_rows
 from tests.histories.statistics import check_mended, check_statistics
 from tests.interpreted import INTERPRETED
-from tests.runs.world import scan_locally
+from tests.runs.world import few_groups, scan_locally
 from tests.tables.alterations import alter_entries
 
 if TYPE_CHECKING:
@@ -484,8 +482,8 @@ def run_history(
         with ExitStack() as stack:
             if remote is None:
                 stack.enter_context(_engine(spark, folder))
-            patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setattr(summary, "MOST_GROUPS", 2 if steps[0][1] % 2 else MOST_GROUPS)
+            if steps[0][1] % 2:
+                stack.enter_context(few_groups(2))
             for place, (name, seed) in enumerate(steps):
                 is_last = place == len(steps) - 1
                 findings = _step(world, readers, counts, name, seed, is_last)
@@ -557,7 +555,7 @@ def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        scan_locally(patch, lambda node: None, open_join)
+        scan_locally(patch, open_join=open_join)
         yield
 
 

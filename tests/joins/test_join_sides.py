@@ -637,7 +637,7 @@ def test_parts_of_a_query_are_shown_only_when_it_is_not_secret(
     (tmp_path / "lancestat_project.yml").write_text(PROJECT)
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "shop.yml").write_text(specs)
-    scan_locally(monkeypatch, lambda node: None, opened(refuse))
+    scan_locally(monkeypatch, open_join=opened(refuse))
 
     project = Project.load(tmp_path)
     node = project.run().nodes[-1]

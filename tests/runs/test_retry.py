@@ -214,10 +214,10 @@ def test_a_failed_join_is_retried_with_its_dependents(
     def fail(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
         raise FragmentNotAnalyzed("the disk is on fire")
 
-    scan_locally(monkeypatch, lambda node: None, opened(fail))
+    scan_locally(monkeypatch, open_join=opened(fail))
     first = project.run(project.plan(["l", "near", "made"]))
     assert statuses(first) == {"l": Status.SUCCESS, "near": Status.ERROR, "made": Status.SKIPPED}
-    scan_locally(monkeypatch, lambda node: None, world.open_join)
+    scan_locally(monkeypatch, open_join=world.open_join)
     world.clock.advance(hours=1)
     result = project.retry()
     assert statuses(result) == {"near": Status.SUCCESS, "made": Status.SUCCESS}

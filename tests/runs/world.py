@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import lance
@@ -15,12 +16,13 @@ import pyarrow as pa
 import pytest
 
 import lancestat.joins.run
+import lancestat.tables.analyze
 import lancestat.tables.run
+import lancestat.tables.summary
 from lancestat.errors import Location
 from lancestat.joins.run import OpenJoin
 from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
-from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.nodes import NODE_TYPES
 from lancestat.project import Project
 from lancestat.runs.actions import Action, OnStage, Plan
@@ -39,14 +41,13 @@ from lancestat.spec.model import (
     Target,
     node_digest,
 )
+from lancestat.state.partials import group_width
 from lancestat.state.store import LanceState
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
-from lancestat.tables.analyze import Scanned, request_of
+from lancestat.tables.analyze import ProcessScanner, Scanned
 from lancestat.tables.judgement import TableAssessment, TableChanges
 from lancestat.tables.node import assess_table
 from lancestat.tables.run import TableRunner
-from lancestat.tables.statistics.kernel import reduce_batches
-from lancestat.tables.statistics.partial import encode
 from lancestat.tables.wire import unstamped
 from tests.state.fresh import FreshState
 
@@ -129,20 +130,11 @@ class World:
         return assess_table(self.observer, self.table)
 
     def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
-        dataset = open_pinned(table.pin)
         for scan in stage.scans:
-            requests = {
-                key: request_of(key, table.needs[key], keeps_hashes=True) for key in scan.fields
-            }
-            columns = sorted({name for request in requests.values() for name in request.columns})
-            self.reads.append((table.version, scan.fragment_id, frozenset(columns)))
-            fragment = dataset.get_fragment(scan.fragment_id)
-            schema = pa.schema([dataset.schema.field(name) for name in columns])
-            with pinned_reads(table.pin):
-                batches = fragment.to_batches(columns=columns)
-                partials = reduce_batches(batches, schema, requests)
-            stored = [((scan,), {key: encode(one) for key, one in partials.items()})]
-            yield Scanned(stored, stored)
+            columns = frozenset(chain.from_iterable(table.needs[key] for key in scan.fields))
+            self.reads.append((table.version, scan.fragment_id, columns))
+        with ProcessScanner(Target("dev", "state", spark_master="local[2]")) as scanner:
+            yield from scanner.scan(node, table, stage.scans)
 
     def published(self) -> dict[str, str]:
         """Return the published entries about the rows, without the stamps."""
@@ -205,10 +197,20 @@ ScanResults = Iterator[Scanned]
 Before = Callable[[str], None]
 
 
+@contextmanager
+def few_groups(most: int) -> Iterator[None]:
+    """Tables have at most so many groups of fragments, of which any two are read in one batch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lancestat.tables.summary, "MOST_GROUPS", most)
+        patch.setattr(lancestat.tables.analyze, "group_width", partial(group_width, most=most))
+        patch.setattr(lancestat.tables.analyze, "_FEW", 2)
+        yield
+
+
 def scan_locally(
-    monkeypatch: pytest.MonkeyPatch, before: Before, open_join: OpenJoin = no_join
+    monkeypatch: pytest.MonkeyPatch, before: Before | None = None, open_join: OpenJoin = no_join
 ) -> None:
-    """Scan in this process, after a call-back of the test."""
+    """Scan in this process: fragments one by one after a call-back of the test, else together."""
 
     class LocalScanner:
         def __init__(self, *_: object) -> None:
@@ -227,9 +229,14 @@ def scan_locally(
             pass
 
         def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> ScanResults:
-            for scanned in World(Path(table.uri)).scan(node, table, ReadFragments(tuple(scans))):
+            world = World(Path(table.uri))
+            if before is None:
+                yield from world.scan(node, table, ReadFragments(tuple(scans)))
+                return
+            for scan in scans:
+                scanned = list(world.scan(node, table, ReadFragments((scan,))))
                 before(node)
-                yield scanned
+                yield from scanned
 
     class LocalOpener:
         def __init__(self, *_: object) -> None:

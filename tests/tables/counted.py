@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.fingerprint import Fingerprint, schema_hash
 from lancestat.lake.open import snapshot
 from lancestat.query.fragments import load_groups
+from lancestat.spec.model import Publish
 from lancestat.state.values import (
     BlockKey,
     Decoded,
@@ -19,6 +20,7 @@ from lancestat.state.values import (
 from tests.runs.world import World
 from tests.state.fresh import FreshState
 from tests.tables.grouped import check_whole
+from tests.tables.test_history import full_values
 
 
 @dataclass
@@ -64,6 +66,9 @@ class Counted(FreshState):
 
 
 def check(world: World) -> None:
-    """Check that the groups of the state equal one pass over the table."""
-    summary = load_groups(world.state, table_identity(str(world.path)), snapshot(world.dataset))
-    check_whole(summary, world.dataset)
+    """Check that what is published, and the groups of the state, equal one pass over the table."""
+    now = snapshot(world.dataset)
+    check_whole(load_groups(world.state, table_identity(str(world.path)), now), world.dataset)
+    if world.publish is not Publish.NONE:
+        published, expected = world.published(), full_values(world.dataset, schema_hash(now.fields))
+        assert {name: published.get(name) for name in expected} == expected

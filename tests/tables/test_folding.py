@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -19,10 +19,9 @@ import lancestat.tables.run
 from lancestat.errors import Location, StateTooSmall, StateUnreachable
 from lancestat.runs.actions import Blocked, Plan, Skip
 from lancestat.spec.column_selection import ColumnPattern
-from lancestat.spec.model import ColumnSelection, CommonValues, Policy, Refresh, Target
+from lancestat.spec.model import ColumnSelection, CommonValues, Policy, Refresh
 from lancestat.state.values import table_identity, weight
-from lancestat.tables.action import FoldPartials, ReadFragments, TableAction, TableVersion
-from lancestat.tables.analyze import ProcessScanner, Scanned
+from lancestat.tables.action import FoldPartials, TableAction
 from lancestat.tables.folding import PARTIAL_BYTES, fold_to_fit
 from lancestat.tables.stored import add_partials, read_partials, table_records
 from tests.examples import examples
@@ -55,11 +54,6 @@ class Bounded(World):
         records = {record.node: record for record in table_records(self.state).values()}
         folded = fold_to_fit(planned, self.budget, HERE, records)
         return replace(plan, actions=tuple(folded.values()))
-
-    def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
-        self.reads += ((table.version, scan.fragment_id, scan.fields) for scan in stage.scans)
-        with ProcessScanner(Target("dev", "state", spark_master="local[2]")) as scanner:
-            yield from scanner.scan(node, table, stage.scans)
 
     def rows(self) -> Mapping[int, int]:
         """How many rows of partials the state has, by how many fragments they describe."""
@@ -294,7 +288,7 @@ def test_a_column_that_is_selected_later_is_folded_like_others(world: Bounded) -
     world.columns = ColumnSelection()
     world.reads.clear()
     assert world.run().status == "success"
-    assert {fields for _, _, fields in world.reads} == {frozenset({"1:string"})}
+    assert {names for _, _, names in world.reads} == {frozenset({"o_status"})}
     assert world.rows() == {4: 8}
     check(world)
     for number in range(32, 40):

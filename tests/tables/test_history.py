@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-import lancestat.tables.summary as summarizing
 from lancestat.lake.open import snapshot
 from lancestat.query.fragments import FragmentStatistics, load_groups
 from lancestat.query.predicates.filter import (
@@ -50,7 +50,7 @@ from lancestat.tables.wire import (
     written_revision,
 )
 from tests.examples import examples
-from tests.runs.world import World
+from tests.runs.world import World, few_groups
 from tests.state.fresh import FreshState
 from tests.tables.alterations import alter_entries
 from tests.tables.grouped import check_filter, check_whole
@@ -159,9 +159,10 @@ class History(RuleBasedStateMachine):
         self.altered: list[int] = []
         # Whether the state may know nothing of the files, though the entries are current.
         self.is_cloned = False
+        self.patches = ExitStack()
 
     def teardown(self) -> None:
-        summarizing.MOST_GROUPS = MOST_GROUPS
+        self.patches.close()
         shutil.rmtree(self.folder)
 
     @property
@@ -192,7 +193,8 @@ class History(RuleBasedStateMachine):
 
     @initialize(seed=SEEDS, count=st.integers(1, 40), most_groups=st.sampled_from([2, 512]))
     def create(self, seed: int, count: int, most_groups: int) -> None:
-        summarizing.MOST_GROUPS = most_groups
+        if most_groups < MOST_GROUPS:
+            self.patches.enter_context(few_groups(most_groups))
         lance.write_dataset(rows(seed, count), self.path, max_rows_per_file=10)
         self.world = World(Path(self.path))
 

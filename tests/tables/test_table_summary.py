@@ -19,10 +19,10 @@ import lancestat.tables.summary
 from lancestat.errors import StateUnreachable
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.runs.actions import Skip
-from lancestat.spec.model import Publish, Target
+from lancestat.spec.model import Publish
 from lancestat.state.values import PartialIndex, TableSummary
 from lancestat.tables.action import ReadFragments, TableVersion
-from lancestat.tables.analyze import ProcessScanner, Scanned
+from lancestat.tables.analyze import Scanned
 from lancestat.tables.coverage import Coverage, Rewritten, cover
 from tests.examples import examples
 from tests.runs.world import World, orders
@@ -285,10 +285,9 @@ def test_tasks_merge_what_belongs_to_one_group(tmp_path: Path) -> None:
 
     class Scanning(World):
         def scan(self, node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
-            with ProcessScanner(Target("dev", "state", spark_master="local[2]")) as scanner:
-                for scanned in scanner.scan(node, table, stage.scans):
-                    merged.update(len(scans) for scans, _ in scanned.merged)
-                    yield scanned
+            for scanned in super().scan(node, table, stage):
+                merged.update(len(scans) for scans, _ in scanned.merged)
+                yield scanned
 
     merged: Counter[int] = Counter()
     path = tmp_path / "orders.lance"

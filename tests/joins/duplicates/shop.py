@@ -79,7 +79,7 @@ class Shop:
     def of(cls, folder: Path, monkeypatch: pytest.MonkeyPatch, rows: pa.Table) -> Shop:
         shop = cls(folder)
         lance.write_dataset(rows, shop.table, max_rows_per_file=3)
-        scan_locally(monkeypatch, lambda _: None, shop.open_join)
+        scan_locally(monkeypatch, open_join=shop.open_join)
         return shop
 
     def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:
