@@ -8,12 +8,18 @@ import sys
 import pytest
 
 from tests.examples import profile_option
-from tests.versions.environments import REPOSITORY, SHORT, environment, runs_here
+from tests.versions.environments import OLDEST, REPOSITORY, VERSIONS, environment, runs_here
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("version", [version for version in SHORT if runs_here(version)])
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(version, marks=() if version == OLDEST else pytest.mark.thorough)
+        for version in filter(runs_here, VERSIONS)
+    ],
+)
 def test_an_older_spark_has_what_lancestat_uses(version: str) -> None:
     ended = subprocess.run(
         [
