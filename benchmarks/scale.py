@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lancestat.state.store import LanceState
     from lancestat.tables.action import ReadFragments, Scan, TableVersion
     from lancestat.tables.analyze import Scanned, ScanPartials
+    from lancestat.tables.statistics.partial import ColumnPartial
 
 T = TypeVar("T")
 DRIVEN = {False: (100_000, 1_000), True: (1_100, 60)}
@@ -255,7 +256,15 @@ def driven(
         action = fold_to_fit({"huge": action}, budget, None, {})["huge"]
     assert isinstance(action, TableAction)
     context = SimpleNamespace(state=state, stored=Counter(), clock=lambda: now.committed_at)
-    work = TableWorkspace(cast("Any", context), action, played)
+
+    class Workspace(TableWorkspace):
+        """Does not refuse what is played, which is of other numbers of rows than the table."""
+
+        def partials(self) -> Mapping[tuple[str, ...], ColumnPartial]:
+            finished = self._finished()
+            return {names: finished[key] for key, names in self.table.needs.items()}
+
+    work = Workspace(cast("Any", context), action, played)
     for stage in action.stages:
         match stage:
             case ReusePartials():

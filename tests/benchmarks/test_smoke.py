@@ -12,13 +12,11 @@ import pytest
 
 from lancestat.spark import daemon
 from tests.benchmarks.programs import programs
-from tests.examples import sample
 from tests.interpreted import INTERPRETED, short_lived
 
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
-# mypy checks what the others call.
-PROGRAMS = sample(programs(BENCHMARKS), 5)
+PROGRAMS = programs(BENCHMARKS)
 
 pytestmark = pytest.mark.spark
 
