@@ -129,8 +129,8 @@ def garbage_answer(report: GarbageReport, project: str = "", target: str = "") -
 
 
 def _garbage_lines(report: GarbageReport) -> Iterator[str]:
-    is_empty = report.words.endswith("nothing")
-    yield "Nothing to remove." if is_empty else f"{report.words}: {size(report.bytes)}"
+    removed = f"{report.verb} {report.removed}: {size(report.bytes)}"
+    yield removed if report.removed else "Nothing to remove."
     if report.scratch_left:
         left = count(report.scratch_left, "scratch folder")
         yield paint(f"left {left} that cannot be removed, see above", "note")

@@ -16,8 +16,11 @@ from lancestat.lake.files import is_draft, remove, write_whole
 # A folder that has it holds a site, whose other files it lists.
 MARKER = ".lancestat-docs"
 _HEAD = "`lancestat docs` replaces these files, and no others:\n"
-# Names that a site can have: the marker may have been edited.
-_NAME = re.compile(r"(?:[a-z]+/)?(?!\.)[^/]+")
+# The files that a site has: the marker may have been edited, and what it lists is removed.
+_LAYOUT = re.compile(
+    r"(index|runs|graph|errors)\.html|search-index\.js"
+    r"|(tables|joins|duplicates)/[^/]+\.html|assets/[^/]+"
+)
 _FIRST = "index.html"
 
 
@@ -33,6 +36,7 @@ def put(draft: Path, folder: Path) -> None:
     """Put the files of a complete site, made in a draft within `folder`, in their places."""
     before = _listed(folder)
     now = {path.relative_to(draft).as_posix() for path in draft.rglob("*") if path.is_file()}
+    assert all(map(_LAYOUT.fullmatch, now)), "files of a site are known as such later"
     _mark(folder, before | now)
     for path in sorted(now, key=lambda path: (path == _FIRST, "/" not in path, path)):
         target = folder / path
@@ -41,7 +45,8 @@ def put(draft: Path, folder: Path) -> None:
             raise OSError(f"{target.parent} is a link, and pages are not written through it")
         (draft / path).replace(target)
     for path in before - now:
-        (folder / path).unlink(missing_ok=True)
+        if not (folder / path).parent.is_symlink():
+            (folder / path).unlink(missing_ok=True)
     _mark(folder, now)
     remove(draft)
 
@@ -53,5 +58,5 @@ def _mark(folder: Path, files: Collection[str]) -> None:
 def _listed(folder: Path) -> set[str]:
     """The site's files, relative to its folder, without the marker."""
     marker = folder / MARKER
-    lines = marker.read_text("utf-8").splitlines()[1:] if marker.is_file() else []
-    return {path for path in lines if _NAME.fullmatch(path)}
+    text = marker.read_text("utf-8", "replace") if marker.is_file() else ""
+    return set(filter(_LAYOUT.fullmatch, text.splitlines()))

@@ -42,8 +42,8 @@ class GarbageReport:
     is_dry_run: bool = field(default=False, compare=False)
 
     @property
-    def words(self) -> str:
-        """What was removed, or would be: `removed 2 sets of partials, 1 scratch folder`."""
+    def removed(self) -> str:
+        """What was removed, or would be: `2 sets of partials, 1 scratch folder`, or nothing."""
         counts = (
             count(self.partials_dropped, "set of partials", "sets of partials"),
             count(self.runs_dropped, "run entry", "run entries"),
@@ -51,11 +51,14 @@ class GarbageReport:
             count(self.scratch_dropped, "scratch folder"),
             count(self.indexes_dropped, "kept index", "kept indexes"),
         )
-        removed = ", ".join(text for text in counts if not text.startswith("0 "))
-        return f"{'would remove' if self.is_dry_run else 'removed'} {removed or 'nothing'}"
+        return ", ".join(text for text in counts if not text.startswith("0 "))
+
+    @property
+    def verb(self) -> str:
+        return "would remove" if self.is_dry_run else "removed"
 
     def __repr__(self) -> str:
-        return display.summary(self, self.words)
+        return display.summary(self, f"{self.verb} {self.removed or 'nothing'}")
 
     __str__ = display.as_text
 

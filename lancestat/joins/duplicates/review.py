@@ -56,10 +56,6 @@ class DuplicatesChange:
         return isinstance(record, DuplicatesRecord) and record.digest == node_digest(self.new)
 
 
-# By what a row of each group is kept.
-KEPT_BY = "keep.order_by"
-
-
 def _pairs_digest(node: Duplicates) -> str:
     shown = () if node.pairs_uri is None else node.select or ("*",)
     return node_digest(node.pairs_join(*shown))
@@ -77,7 +73,7 @@ def _meaning(change: DuplicatesChange) -> Iterator[RiskNote]:
     names = [one.name for one in change.changed if one.risk is Risk.JOIN_MEANING_CHANGED]
     if names:
         verb = "differs" if len(names) == 1 else "differ"
-        what = "other rows are kept" if names == [KEPT_BY] else "the groups have other rows"
+        what = "other rows are kept" if names == ["keep.order_by"] else "the groups have other rows"
         sentence = f"{what}, since {' and '.join(names)} {verb}"
         yield RiskNote(Risk.JOIN_MEANING_CHANGED, sentence)
 

@@ -204,10 +204,17 @@ def test_pages_of_every_kind_are_replaced_and_removed(folder: Path) -> None:
 def test_paths_of_the_marker_outside_the_site_are_ignored(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.html").write_text("all of it")
     marker = folder / MARKER
-    marker.write_text(marker.read_text() + "../thesis.html\n/etc/passwd\nindex.html/../../x\n")
-    (folder / "CNAME").write_text("mine")
+    (folder / "joins").symlink_to(tmp_path)
+    mine = "CNAME", "src/main.py"
+    for path in mine:
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text("mine")
+    listed = "../thesis.html", "/etc/passwd", "index.html/../../x", "joins/thesis.html", *mine
+    edited = marker.read_text() + "".join(f"{path}\n" for path in listed)
+    marker.write_bytes(edited.encode() + b"\xff\n")
     put(site(folder, "new"), folder)
     assert (tmp_path / "thesis.html").read_text() == "all of it"
+    assert [(folder / path).read_text() for path in mine] == ["mine", "mine"]
 
 
 def test_pages_are_not_written_through_a_link(build: Build, tmp_path: Path) -> None:
