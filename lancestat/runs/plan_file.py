@@ -442,7 +442,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
 
 def read_plan_file(path: Path) -> SavedPlan:
     """Read a plan file of this format."""
-    parsed = _parsed(path)
+    parsed = _parsed(path, _read(path))
     if not isinstance(parsed, dict) or parsed.get("kind") != KIND:
         raise _plan_unreadable(path, "this JSON is no plan of lancestat", _AGAIN)
     version = parsed.get("format_version")
@@ -476,26 +476,42 @@ def check_made_for(path: Path, plan: SavedPlan, *, project: str, target: str, ve
 
 def _is_plan_file(path: Path) -> bool:
     try:
-        parsed = _parsed(path)
+        parsed = _parsed(path, _read(path))
     except PlanFileError:
         return False
     return isinstance(parsed, dict) and parsed.get("kind") == KIND
 
 
-def _parsed(path: Path) -> object:
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise _plan_unreadable(path, _why(error), "name a file of 'lancestat plan --out'") from None
     if len(content) > MAX_BYTES:
-        why = f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is"
-        raise _plan_unreadable(path, why, _AGAIN)
+        raise _plan_unreadable(
+            path, f"it is larger than {MAX_BYTES >> 20} MiB, as no plan is", _AGAIN
+        )
+    return content
+
+
+def _parsed(path: Path, content: bytes) -> object:
     try:
         parsed: object = json.loads(content.decode("utf-8", "surrogatepass"))
+    except UnicodeDecodeError:
+        raise _plan_unreadable(path, "it is not text", _AGAIN) from None
+    except json.JSONDecodeError as error:
+        why = "it is empty" if not content.strip() else _broken(error)
+        raise _plan_unreadable(path, why, _AGAIN) from None
     except (RecursionError, ValueError):
-        raise _plan_unreadable(path, "it is empty, cut or no JSON", _AGAIN) from None
+        raise _plan_unreadable(path, "it is JSON that no plan looks like", _AGAIN) from None
     return parsed
+
+
+def _broken(error: json.JSONDecodeError) -> str:
+    is_cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
+    position = f"line {error.lineno}, column {error.colno}"
+    return f"it ends early, at {position}" if is_cut else f"it is not JSON, see {position}"
 
 
 def _plan_of_other(path: Path, made_for: str, hint: str) -> PlanFileError:

@@ -110,12 +110,15 @@ NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
 @pytest.mark.parametrize(
     ("content", "code", "expected"),
     [
-        ("", "LS622", "it is empty, cut or no JSON"),
-        ("tables: []", "LS622", "it is empty, cut or no JSON"),
-        (text_of()[:-3], "LS622", "it is empty, cut or no JSON"),
-        ("[" * 100_000, "LS622", "it is empty, cut or no JSON"),
+        ("", "LS622", "it is empty"),
+        ("  \n", "LS622", "it is empty"),
+        ("tables: []", "LS622", "it is not JSON, see line 1, column 1"),
+        (text_of()[:-3], "LS622", "it ends early, at line 38"),
+        (text_of()[:100], "LS622", "it ends early"),
+        (text_of().replace('"state": ', '"state" '), "LS622", "it is not JSON, see line 8"),
+        ("[" * 100_000, "LS622", "JSON that no plan looks like"),
         # Python before 3.10.7 reads numbers of any length.
-        ("1" * 10_000, "LS622", "no "),
+        ("1" * 10_000, "LS622", "no plan"),
         ("{}", "LS622", "this JSON is no plan"),
         ("[]", "LS622", "this JSON is no plan"),
         ('"lancestat plan"', "LS622", "this JSON is no plan"),
@@ -176,7 +179,7 @@ def endless(path: Path) -> None:
     [
         (missing, "no such file or directory"),
         (a_folder, "is a directory"),
-        (binary, "it is empty, cut or no JSON"),
+        (binary, "it is not text"),
         (endless, "it is larger than 1 MiB, as no plan is"),
     ],
 )
