@@ -192,9 +192,7 @@ class Duplicates(WritesRows):
             "output": Resource(
                 "a mapping with 'lance'",
                 "Where the groups are written.",
-                is_filled=True,
                 is_required=True,
-                needs={"keep": ("lance",)},
             ),
             "pairs": Resource(
                 "a mapping with 'lance'", "Where the pairs are written.", is_filled=True

@@ -94,12 +94,15 @@ class _Writer:
                 if group is not None and name not in properties:
                     properties[name] = _object(group, {}, [])
                     required += [name] if group.is_required else []
+                # Of several keys one is enough: `Resource.one_of` says so.
+                is_required = declared.is_required and len(declared.spelled) == 1
                 if group is not None:
                     properties[name]["properties"][key.path[1]] = self._key(declared, key)
+                    if is_required:
+                        properties[name]["required"] = [key.path[1]]
                     continue
                 properties[name] = self._key(declared, key)
-                # Of several keys one is enough: `Resource.one_of` says so.
-                required += [name] if declared.is_required and len(declared.spelled) == 1 else []
+                required += [name] if is_required else []
         return _object(declares, properties, required)
 
     def _key(self, declared: KeyField, key: Key) -> Schema:

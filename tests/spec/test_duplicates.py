@@ -118,6 +118,16 @@ def test_each_fault_is_one_located_error(name: str, load: Load) -> None:
     assert words in error.message
 
 
+def test_an_output_of_other_keys_has_no_location(load: Load) -> None:
+    item = "{name: s, lance: t, vector: v, max_distance: 1, output: {uri: o}}"
+    with pytest.raises(InvalidProject) as refused:
+        load(f"duplicates:\n  - {item}\n")
+    assert [error.message for error in refused.value.errors] == [
+        "missing key 'lance' in 'output' of duplicates node 's'",
+        "unknown key 'uri' in 'output' of duplicates node 's'",
+    ]
+
+
 @pytest.mark.parametrize("place", ["o", "p", "/o"])
 def test_no_other_node_writes_to_its_places(place: str, load: Load) -> None:
     node = NODE % ", pairs: {lance: p}"
