@@ -30,7 +30,7 @@ targets:
 
 def folder(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """Datasets side by side."""
-    tables = 20 if tiny else 5_000
+    tables = 4 if tiny else 5_000
     root = folder / "warehouse"
     for number in range(tables):
         _write(root / f"table_{number:04}.lance")
@@ -41,7 +41,7 @@ def catalog(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """Tables that a directory catalog knows by their names."""
     import lance_namespace
 
-    tables, spaces = (20, 2) if tiny else (5_000, 50)
+    tables, spaces = (4, 2) if tiny else (5_000, 50)
     root = folder / "warehouse"
     root.mkdir()
     client = lance_namespace.connect("dir", {"root": str(root)})

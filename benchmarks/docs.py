@@ -39,7 +39,7 @@ OPENED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 def pages(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """Pages from values in memory."""
-    tables = 20 if tiny else 1_000
+    tables = 5 if tiny else 1_000
     for name, value in run_case("build", folder, tiny).items():
         yield f"{name}, {tables:,} tables", value
     yield from opened(folder / "site", 1 if tiny else 7)
@@ -47,7 +47,7 @@ def pages(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
 
 def command(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """The whole command."""
-    tables = 20 if tiny else 1_000
+    tables = 5 if tiny else 1_000
     write_project(folder, tables)
     run_case("publish", folder, tiny)
     assert "index.html" in process([LANCESTAT, "docs"], folder).stdout
@@ -60,7 +60,7 @@ def build(folder: Path, tiny: bool) -> Measures:
     from lancestat.presentation.site.pages import build_site
     from lancestat.spec.model import ProjectSpec, Target
 
-    report = project(20 if tiny else 1_000)
+    report = project(5 if tiny else 1_000)
     nodes = tuple(node.spec for node in report.nodes)
     spec = ProjectSpec(report.name, folder, Target("dev", "state"), nodes, {})
     (folder / "specs.yml").write_text(declared(len(nodes)))

@@ -293,7 +293,7 @@ def main() -> None:
     if arguments.case:
         print(json.dumps(CASES[arguments.case](arguments.folder)))
         return
-    tables = 10 if arguments.tiny else arguments.tables
+    tables = 4 if arguments.tiny else arguments.tables
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         for name, value in measured(Path(folder), tables, tiny=arguments.tiny):
             print(f"{name:<68} {value:>10,.3f}", flush=True)

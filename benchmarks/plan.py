@@ -38,7 +38,7 @@ def help_page(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
 
 def many(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """Many tables: their first run, and a plan when nothing changed."""
-    tables = 20 if tiny else 1_000
+    tables = 5 if tiny else 1_000
     write_project(folder, tables)
     for step, value in run_case("publish", folder, tiny).items():
         yield f"{step}, {tables:,} tables", value

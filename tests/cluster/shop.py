@@ -144,9 +144,9 @@ def open_shop(
     store: ObjectStore,
     cluster: Standalone,
     *,
-    with_faults: bool = True,
+    cores: int | None = None,
 ) -> Shop:
-    """Write the tables and the project, whose workers take faults unless told otherwise."""
+    """Write the tables and the project, on so many cores without faults, or on all with faults."""
     root = store.fresh_uri("shop")
     faults = Faults(folder / "faults")
     shop = Shop(folder, root, store, cluster, faults)
@@ -159,7 +159,8 @@ def open_shop(
         lance.write_dataset(
             vectors, f"{root}/{name}.lance", max_rows_per_file=50, storage_options=options
         )
-    conf = {**CONF, **(_faulty(folder, faults) if with_faults else {})}
+    extra = {"spark.cores.max": str(cores)} if cores else _faulty(folder, faults)
+    conf = {**CONF, **extra}
     text = ", ".join(f'{key}: "{value}"' for key, value in conf.items())
     project = PROJECT.format(
         root=root, endpoint=store.endpoint, master=cluster.url, package=package, conf=text

@@ -27,6 +27,9 @@ from tests.interpreted import short_lived
 SPARK_HOME = Path(pyspark.__file__).parent
 # As Spark's own scripts tell it to workers.
 [SCALA] = (path.name.split("_")[1][:4] for path in SPARK_HOME.glob("jars/spark-core_*.jar"))
+# As Spark's own scripts have it: the archive of classes is of this one.
+[_SLF4J] = SPARK_HOME.glob("jars/slf4j-api-*.jar")
+CLASS_PATH = f"{SPARK_HOME}/conf:{_SLF4J}:{SPARK_HOME}/jars/*"
 WORKERS = 2
 READY_WITHIN_SECONDS = 240
 
@@ -105,7 +108,7 @@ def _daemon(
     java = environment.get("JAVA_HOME")
     executable = f"{java}/bin/java" if java else str(shutil.which("java"))
     options = ("-Xmx160m", "-Dspark.master.rest.enabled=false")
-    command = [executable, *options, "-cp", f"{SPARK_HOME}/jars/*"]
+    command = [executable, *options, "-cp", CLASS_PATH]
     with log.open("wb") as output:
         # It has a process group of its own, which its executors are in, too.
         return subprocess.Popen(
