@@ -28,7 +28,9 @@ from lancestat.spark.jvm import find_archive, find_java
 PROJECT = """
 name: benchmark
 default_target: dev
-targets: {{dev: {{state: state, spark: {{master: "local[{cores}]"}}}}}}
+targets:
+  dev: {{state: state/dev, spark: {{master: "local[{cores}]"}}}}
+  spark: {{state: state/spark, spark: {{master: "local[{cores}]", min_bytes: 0}}}}
 """
 APPENDED_ROWS = 600
 FRAGMENTS = 16
@@ -83,6 +85,7 @@ def main() -> None:
         turns: dict[str, tuple[Callable[[Path], object], list[str]]] = {
             "plain Spark": (keep, [*python, PLAIN.replace("CORES", str(arguments.cores))]),
             "reading alone": (keep, [*python, READING]),
+            "first run, on Spark": (forget, [*run, "--target", "spark"]),
             "first run": (forget, run),
             "nothing to do": (keep, run),
             f"{APPENDED_ROWS} rows appended": (append, run),
@@ -98,7 +101,7 @@ def main() -> None:
                 f"({min(times):.2f} to {max(times):.2f})"
             )
         print(f"\nclass archive: {'yes' if find_archive(find_java()) else 'none'}")
-        for title in list(turns)[2:3] if arguments.tiny else list(turns)[2:]:
+        for title in list(turns)[3:4] if arguments.tiny else list(turns)[3:]:
             turns[title][0](folder)
             show_phases(title, [*python, PHASES], folder)
 

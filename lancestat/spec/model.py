@@ -197,7 +197,7 @@ class Target:
         "running, the table is analyzed in lancestat's own process. 0: always on Spark.",
         "spark",
         "min_bytes",
-        default=16_000_000,
+        default=4_000_000_000,
     )
     spark_package: str | None = key(
         replace(_FOLDER, title="an archive that `lancestat package` wrote, or a URI of one"),
