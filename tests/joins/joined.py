@@ -23,7 +23,7 @@ from lancestat.errors import LancestatError
 from lancestat.joins.action import BuildIndex, CommitResult, JoinAction, PrepareSides, Probe
 from lancestat.joins.node import JoinNodes
 from lancestat.joins.output import result as output
-from lancestat.joins.record import Accuracy, JoinCounts, OutputState
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.cost_model import JoinSize, Strategy
@@ -435,11 +435,6 @@ def pinned_rows(
     if filter is None:
         assert [len(rows) for rows in tables] == [fragment.rows for fragment in fragments]
     return pa.concat_tables(tables) if tables else dataset.to_table(columns, limit=0)
-
-
-def table_of(state: OutputState) -> pa.Table:
-    batches = list(output.read_rows(state, 0, state.rows, {}))
-    return pa.Table.from_batches(batches) if batches else pa.table({"_distance": []})
 
 
 def is_usable(vector: Sequence[float] | None, metric: str) -> bool:

@@ -232,27 +232,6 @@ class LanceOutput:
         dataset = self.opened()
         return None if dataset is None else self._state(dataset)
 
-    def read_rows(self, state: OutputState, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        options, version = self.options, state.version
-        try:
-            dataset = observe_dataset(self.uri, version=version, storage_options=options)
-        except (DatasetMissing, VersionMissing):
-            raise stale(self.uri, "has gone", options) from None
-        if rows_digest(dataset, self.uri, options) != state.digest:
-            raise stale(self.uri, "has been replaced", options)
-        with readable(self.uri, version=version, storage_options=options):
-            first = 0
-            for fragment in dataset.get_fragments():
-                rows = fragment.metadata.num_rows
-                skipped, end = max(start - first, 0), min(stop - first, rows)
-                first += rows
-                if skipped < end:
-                    yield from fragment.scanner(
-                        offset=skipped, limit=end - skipped, batch_size=_BATCH_ROWS
-                    ).to_batches()
-                if first >= stop:
-                    return
-
     def remove_past(self, keep: int | timedelta, now: datetime) -> int:
         """See `result.remove_past`: results are versions of a dataset, and those after them.
 

@@ -140,22 +140,21 @@ class ParquetOutput:
             if (state.generation, state.digest) != (previous.generation, previous.digest):
                 raise stale(self.uri, "has changed", self.options)
             assert state.generation is not None
-            files = _row_groups(location.root / state.generation)
-            if not _holds(files[0][0], schema):
+            files = _rows_by_file(location.root / state.generation)
+            if not _holds(next(iter(files)), schema):
                 raise stale(self.uri, "has got other columns", self.options)
             numbered: dict[int, Written] = {}
             kept, start = [], 0
-            for path, groups in files:
-                stop = start + sum(groups)
+            for path, rows in files.items():
+                stop = start + rows
                 first, last = removed.searchsorted((start, stop)).tolist()
                 if last > first:
-                    rows = _read_file(path, groups, 0, stop - start)
-                    batches = without_rows(rows, removed[first:last] - start)
+                    batches = without_rows(_read_file(path), removed[first:last] - start)
                     numbered[_number(path)] = self.write(writer, _number(path), schema, batches)
                 else:
                     kept.append(path)
                 start = stop
-            numbered |= dict(enumerate(written, 1 + _number(files[-1][0])))
+            numbered |= dict(enumerate(written, 1 + _number(path)))
             return self._publish(writer, schema, numbered, kept)
 
     def discard(self, writer: OutputWriter) -> None:
@@ -173,16 +172,6 @@ class ParquetOutput:
         with suppress(StaleBase):
             return None if generation is None else self._state(generation)
         return None
-
-    def read_rows(self, state: OutputState, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        assert state.generation is not None
-        first = 0
-        with reading(self.uri, self.options):
-            for path, groups in _row_groups(self.location.root / state.generation):
-                if first >= stop:
-                    return
-                yield from _read_file(path, groups, start - first, stop - first)
-                first += sum(groups)
 
     def _publish(
         self,
@@ -215,7 +204,7 @@ class ParquetOutput:
         with reading(self.uri, self.options):
             sizes = [(path.name, path.stat().st_size) for path in _parquet_files(folder)]
             digest = hashlib.blake2b(json.dumps(sizes).encode(), digest_size=16).hexdigest()
-            rows = sum(sum(groups) for _, groups in _row_groups(folder))
+            rows = sum(_rows_by_file(folder).values())
         return OutputState(OutputFormat.PARQUET, self.uri, rows, digest, generation=generation)
 
 
@@ -557,42 +546,21 @@ def _parquet_files(folder: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=64)
-def _row_groups(folder: Path) -> tuple[tuple[Path, tuple[int, ...]], ...]:
-    """Return files of a generation, which never change, with the rows of their groups."""
+def _rows_by_file(folder: Path) -> Mapping[Path, int]:
+    """Return the rows of the files of a generation, which never change, in the order of names."""
     import pyarrow.parquet as pq
 
-    files = []
-    for path in _parquet_files(folder):
-        metadata = pq.read_metadata(path)
-        groups = range(metadata.num_row_groups)
-        files.append((path, tuple(metadata.row_group(group).num_rows for group in groups)))
+    files = {path: pq.read_metadata(path).num_rows for path in _parquet_files(folder)}
     if not files:
         raise FileNotFoundError(folder)
-    return tuple(files)
+    return files
 
 
-def _read_file(
-    path: Path, groups: Sequence[int], start: int, stop: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows of one file by their positions in it, which may lie before it and beyond it."""
+def _read_file(path: Path) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
-    first, overlapping, before = 0, [], 0
-    for number, rows in enumerate(groups):
-        if first < stop and first + rows > start:
-            overlapping.append(number)
-        elif not overlapping:
-            before += rows
-        first += rows
-    if not overlapping:
-        return
-    position = before
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=overlapping):
-            skipped, end = max(start - position, 0), min(stop - position, batch.num_rows)
-            position += batch.num_rows
-            if skipped < end:
-                yield batch.slice(skipped, end - skipped)
+        yield from file.iter_batches(batch_size=_BATCH_ROWS)
 
 
 def _number(path: Path) -> int:

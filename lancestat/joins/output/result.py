@@ -8,7 +8,7 @@ the location cannot be looked at.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,13 +110,6 @@ def current(
 ) -> OutputState | None:
     """Return the result that readers see now, None when there is none."""
     return _at(format, uri, storage_options).current()
-
-
-def read_rows(
-    state: OutputState, start: int, stop: int, storage_options: Mapping[str, str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows of a result from `start` to before `stop`, or raise StaleBase if it is gone."""
-    return _at(state.format, state.uri, storage_options).read_rows(state, start, stop)
 
 
 def require_outside_datasets(uri: str, options: Mapping[str, str]) -> None:

@@ -289,14 +289,6 @@ def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
     assert lance.dataset(uri).to_table() == mine
 
 
-def test_rows_of_another_dataset_of_the_same_version_are_not_those_of_a_result(uri: str) -> None:
-    state = put(LANCE, uri, [rows(0, 3)])
-    shutil.rmtree(uri)
-    put(LANCE, uri, [rows(7, 10)])
-    with pytest.raises(StaleBase, match="has been replaced"):
-        list(output.read_rows(state, 0, 3, {}))
-
-
 def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
     digests = []
     for order in ((0, 1), (1, 0)):
@@ -305,15 +297,6 @@ def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
         state = output.replace(writer, SCHEMA, [written[position] for position in order])
         digests.append(state.digest)
     assert digests[0] != digests[1]
-
-
-def test_a_result_is_read_at_its_version(uri: str) -> None:
-    state = put(LANCE, uri, [rows(0, 3)])
-    put(LANCE, uri, [rows(3, 9)])
-    assert table(*output.read_rows(state, 0, 3, {})) == table(rows(0, 3))
-    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
-    with pytest.raises(StaleBase):
-        list(output.read_rows(state, 0, 3, {}))
 
 
 def test_a_damaged_dataset_is_reported_and_not_changed(uri: str) -> None:
@@ -574,7 +557,6 @@ def test_results_are_written_to_an_object_store(object_store: ObjectStore) -> No
     writer = output.begin(LANCE, uri, "run", options)
     state = output.update(writer, SCHEMA, state, NO_LINES, write(writer, [rows(5, 8)]))
     assert read() == table(rows(0, 8))
-    assert table(*output.read_rows(state, 4, 7, options)) == table(rows(4, 7))
     assert output.current(LANCE, uri, options) == state
 
 
