@@ -21,7 +21,8 @@ from lancestat.errors import (
 )
 from lancestat.formats import count
 from lancestat.joins.action import SIDES, BuildIndex, ExtendIndex, JoinAction, JoinFigures
-from lancestat.joins.output import result as output
+from lancestat.joins.output.lance_output import LanceOutput
+from lancestat.joins.output.result import output_at
 from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord, OutputFormat, OutputState, decode_record
 from lancestat.joins.scratch.folder import known_roots
@@ -207,7 +208,7 @@ def seen_result(spec: ProjectSpec, join: KnnJoin) -> OutputState | None:
     format = OutputFormat(join.output_format)
     if store is not None and format is OutputFormat.LANCE:
         probe(store, options)
-    return output.current(format, join.output_uri, options)
+    return output_at(format, join.output_uri, options).current()
 
 
 def record_of(observed: Observed, join: KnnJoin) -> JoinRecord | None:
@@ -368,7 +369,7 @@ def _collect_output_garbage(spec: ProjectSpec) -> None:
             continue
         try:
             options = spec.options.of(join.output_uri)
-            output.collect_garbage(OutputFormat(join.output_format), join.output_uri, options)
+            output_at(OutputFormat(join.output_format), join.output_uri, options).collect_garbage()
         except LancestatError as error:
             # The join reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
@@ -382,10 +383,10 @@ def remove_past_results(spec: ProjectSpec, joins: Iterable[KnnJoin], now: dateti
     for join in joins:
         if join.keep is None or _is_new(join):
             continue
-        format = OutputFormat(join.output_format)
         options = spec.options.of(join.output_uri)
         try:
-            removed = output.remove_past(format, join.output_uri, options, join.keep, now)
+            # Only results in Lance have a 'keep'.
+            removed = LanceOutput(join.output_uri, options).remove_past(join.keep, now)
         except LancestatError as error:
             _log.warning("older results of '%s' were left: %s", join.name, error.message)
         else:

@@ -31,8 +31,7 @@ from lancestat.joins.node import (
     scratch_store,
     seen_result,
 )
-from lancestat.joins.output import result as output
-from lancestat.joins.record import OutputFormat
+from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.work import ROW_ADDRESS, PinnedTable
 from lancestat.joins.sides import datasets_of
@@ -285,9 +284,8 @@ class DuplicatesNodes(NodeType[Duplicates]):
         report = collect_neighbours(report, spec, state, PAIRED, named, now)
         for node in () if report.is_dry_run else spec.duplicates:
             for join in _outputs(node):
-                uri, options = join.output_uri, spec.options.of(join.output_uri)
                 try:
-                    output.collect_garbage(OutputFormat.LANCE, uri, options)
+                    LanceOutput(join.output_uri, spec.options.of(join.output_uri)).collect_garbage()
                 except LancestatError as error:
                     # The node reports the error when it runs.
                     _log.warning("an output of '%s' was left: %s", node.name, error.message)

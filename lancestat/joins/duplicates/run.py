@@ -22,7 +22,6 @@ from lancestat.joins.duplicates.record import (
     decode_record,
     record_key,
 )
-from lancestat.joins.output import result as results
 from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.record import JoinRecord, OutputFormat, OutputState, ResultRecord
 from lancestat.joins.record import decode_record as decode_join
@@ -109,8 +108,7 @@ class DuplicatesRunner(NodeRunner):
         ids, highest = lasting_ids(known, members, max(highest, self._highest(action.node)))
         schema = result_schema(rows.side, highest)
         self._reach(action, CommitGroups(work.output_uri))
-        location = (work.output_uri, self.context.run_id, output.options)
-        writer = results.begin(OutputFormat.LANCE, *location)
+        writer = output.begin(self.context.run_id)
         try:
             batches = rows.batches(ids, hashes, distances, schema)
             written = [output.write(writer, 0, schema, batches)] if len(grouped) else []

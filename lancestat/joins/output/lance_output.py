@@ -35,6 +35,7 @@ from lancestat.joins.output.writer import (
     OutputWriter,
     Written,
     refused,
+    require_outside_datasets,
     stale,
     without_rows,
     writing,
@@ -104,18 +105,27 @@ _BATCH_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class LanceOutput:
-    """A result in a dataset; the methods are those of `result`."""
+    """A result in a dataset. Where a method looks at the location, it raises `OutputOccupied` for
+    what no join wrote there, which is not touched, and a `LakeError` where it cannot be looked at.
+    """
 
     uri: str
     options: Mapping[str, str]
 
     def begin(self, run_id: str) -> OutputWriter:
+        """Prepare to write a result, and remove what killed runs left where that is certain.
+
+        A location inside another dataset is occupied, too; OutputNotWritten where nothing can be
+        written.
+        """
+        require_outside_datasets(self.uri, self.options)
         self.collect_garbage()
         owner = this_process()
         run = f"{owner.tag}-{secrets.token_hex(8)}"
         return OutputWriter(OutputFormat.LANCE, self.uri, run, run_id, owner, self.options)
 
     def collect_garbage(self) -> None:
+        """Remove what killed runs left of results that were never committed, and nothing else."""
         if self.opened() is None:
             self.require_nothing()
         with self._logged():
@@ -130,6 +140,7 @@ class LanceOutput:
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
     ) -> Written:
+        """Write the rows of piece `number` of the result; a repeated attempt does no harm."""
         source = BatchSource(schema.remove_metadata(), batches)
         attempt = f"{number:06d}-{secrets.token_hex(4)}"
         with source.own_errors(), writing(self.uri, self.options):
@@ -145,6 +156,11 @@ class LanceOutput:
     def replace(
         self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]
     ) -> OutputState:
+        """Make the written pieces, in their order, the whole result, in one step.
+
+        Of two runs that replace a result at the same time the later one wins. With OutputNotWritten
+        readers still see the result before.
+        """
         operation = self._replacement(schema, written)
         for attempt in range(_ATTEMPTS):
             before = self.opened()
@@ -183,9 +199,11 @@ class LanceOutput:
         removed: NDArray[np.int64],
         written: Sequence[Written],
     ) -> OutputState:
-        """See `result.update`: an Update changes the rows, a Merge then moves the mark.
+        """Remove rows of the previous result by their ascending places in it, and let the written
+        pieces follow the others, in one step: an Update changes the rows, a Merge moves the mark.
 
-        No commit may come before the Update: it would land behind that of another run, and rows
+        StaleBase is raised when readers do not see `previous` any more, or it has other columns. No
+        commit may come before the Update: it would land behind that of another run, and rows
         would be there twice. A Merge conflicts with whatever changes rows. Small fragments at the
         end, and those of which many rows are gone, are written anew (`first_rewritten`).
         """
@@ -226,16 +244,21 @@ class LanceOutput:
         return self._settled(writer, landed)
 
     def discard(self, writer: OutputWriter) -> None:
+        """Remove what was written and will not be committed, and log what cannot be removed."""
         self.settle(writer)
 
     def current(self) -> OutputState | None:
+        """Return the result that readers see now, None when there is none."""
         dataset = self.opened()
         return None if dataset is None else self._state(dataset)
 
     def remove_past(self, keep: int | timedelta, now: datetime) -> int:
-        """See `result.remove_past`: results are versions of a dataset, and those after them.
+        """Remove results that are older than what is kept; return how many versions these were.
 
-        The versions of a catalog that manages them are the catalog's to remove.
+        The newest result is kept, with every version since, tagged versions are, and what was
+        replaced less than 15 minutes ago, so that its readers can finish. `keep` says how many
+        results, or for how long. The versions of a catalog that manages them are the catalog's to
+        remove.
         """
         dataset = self.opened()
         if dataset is None or self._is_managed:

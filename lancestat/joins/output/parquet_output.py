@@ -42,6 +42,7 @@ from lancestat.joins.output.writer import (
     location_digest,
     reading,
     refused,
+    require_outside_datasets,
     stale,
     without_rows,
     writing,
@@ -75,7 +76,10 @@ _BATCH_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class ParquetOutput:
-    """A result as Parquet files; the methods are those of `result`."""
+    """A result as Parquet files; the methods are those of `LanceOutput`.
+
+    They raise `OutputNotReplaceable` for a location in an object store.
+    """
 
     uri: str
     options: Mapping[str, str]
@@ -85,6 +89,7 @@ class ParquetOutput:
         return location_of(self.uri)
 
     def begin(self, run_id: str) -> OutputWriter:
+        require_outside_datasets(self.uri, self.options)
         location, owner = self.location, this_process()
         with writing(self.uri, self.options):
             location.prepare()
@@ -131,7 +136,7 @@ class ParquetOutput:
         removed: NDArray[np.int64],
         written: Sequence[Written],
     ) -> OutputState:
-        """See `result.update`: files that lose rows are written again, the others are linked."""
+        """See `LanceOutput`: files that lose rows are written again, the others are linked."""
         location = self.location
         with writing(self.uri, self.options), location.locked():
             state = self.current()

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from lancestat.errors import ListsLost
 from lancestat.joins.action import BuildIndex, CommitResult, JoinStage, Probe
-from lancestat.joins.output import result as output
+from lancestat.joins.output.result import output_of
 from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, OutputState
 from lancestat.joins.search.cost_model import SAMPLE_ROWS, JoinSize, Strategy
 from lancestat.joins.search.distances import join_distances
@@ -389,6 +389,7 @@ class PreparedJoin:
     def commit(self, stage: CommitResult) -> None:
         written = [chunk.written for chunk in self._chunks if chunk.written is not None]
         writer, schema = self.materialize.writer, self.materialize.schema
+        output = output_of(writer)
         increment, removed = self.work.increment, self._removed
         before = 0 if increment is None else increment.previous.rows - len(removed)
         if self.keeping is not None:
