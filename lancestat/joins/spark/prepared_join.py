@@ -21,7 +21,7 @@ from lancestat.joins.output.result import output_of
 from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, OutputState
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.distances import join_distances
-from lancestat.joins.search.neighbours import nothing, within
+from lancestat.joins.search.neighbours import nearest_pairs, within
 from lancestat.joins.search.scratch_tables import MOST_HELD
 from lancestat.joins.search.work import (
     JoinKind,
@@ -196,15 +196,9 @@ def _result(table: pa.Table, request: JoinRequest, excluded: int, compared: int)
     queries, positions, distances = (
         table.column(name).drop_null().to_numpy() for name in ("query", "place", "distance")
     )
-    order = np.lexsort((positions, distances, queries))
-    matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
-    rank = np.arange(len(order)) - np.repeat(firsts, counts)
-    neighbours = nothing(len(matched), request.ranked)
-    line = np.repeat(np.arange(len(matched)), counts)
-    neighbours.positions[line, rank] = positions[order]
-    neighbours.distances[line, rank] = distances[order]
+    matched, nearest = nearest_pairs(queries, distances, positions, request.ranked)
     pairs = len(matched) * compared
-    return CellResult(matched, within(neighbours, request.limit), excluded, pairs)
+    return CellResult(matched, within(nearest, request.limit), excluded, pairs)
 
 
 @dataclass(slots=True, kw_only=True)
