@@ -162,8 +162,7 @@ def _undeclared(
         )
         return ids, sum(sizes) * len(ids) // max(len(rows), 1)
 
-    nothing: tuple[list[int], int] = [], 0
-    return stored.read(read, nothing, latest=True)
+    return stored.read(read, ([], 0), latest=True)
 
 
 def _is_declared(
