@@ -162,7 +162,8 @@ def _undeclared(
         )
         return ids, sum(sizes) * len(ids) // max(len(rows), 1)
 
-    return stored.read(read, ([], 0), latest=True)
+    nothing: tuple[list[int], int] = [], 0
+    return stored.read(read, nothing, latest=True)
 
 
 def _is_declared(
