@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from lancestat.formats import count
 from lancestat.joins.action import join_figures
-from lancestat.joins.record import Accuracy, JoinRecord, ResultRecord
+from lancestat.joins.record import Accuracy, JoinRecord, OutputState
 from lancestat.nodes import NODE_TYPES
 from lancestat.report.values import (
     Health,
@@ -35,7 +35,7 @@ class Made(Protocol):
     @property
     def finished_at(self) -> datetime: ...
     @property
-    def result(self) -> ResultRecord: ...
+    def result(self) -> OutputState: ...
     @property
     def accuracy(self) -> Accuracy: ...
 

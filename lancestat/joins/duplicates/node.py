@@ -161,6 +161,7 @@ def _work(spec: ProjectSpec, node: Duplicates, join: KnnJoin, snapshot: Snapshot
         node.output_uri,
         content,
         node_digest(join),
+        join.output_uri,
     )
 
 

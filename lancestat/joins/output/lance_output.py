@@ -438,8 +438,7 @@ class LanceOutput:
         digest = rows_digest(dataset, self.uri, self.options)
         if digest is None:
             raise refused(self.uri, CHANGED, self.options)
-        rows, version = dataset.count_rows(), dataset.version
-        return OutputState(OutputFormat.LANCE, self.uri, rows, digest, version=version)
+        return OutputState(dataset.count_rows(), digest, dataset.version)
 
     def _clean_up(self, intents: WriteIntents) -> None:
         """Remove the files of a run that no version has, and its intents."""

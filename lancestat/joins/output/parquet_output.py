@@ -210,7 +210,7 @@ class ParquetOutput:
             sizes = [(path.name, path.stat().st_size) for path in _parquet_files(folder)]
             digest = hashlib.blake2b(json.dumps(sizes).encode(), digest_size=16).hexdigest()
             rows = sum(_rows_by_file(folder).values())
-        return OutputState(OutputFormat.PARQUET, self.uri, rows, digest, generation=generation)
+        return OutputState(rows, digest, generation=generation)
 
 
 @dataclass(frozen=True, slots=True)

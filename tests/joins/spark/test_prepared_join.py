@@ -123,7 +123,7 @@ def test_lists_are_split_where_chunks_would_read_them_again() -> None:
 
 
 WRITER = SimpleNamespace(storage_options={"secret": "hidden"})
-OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)
+OUTPUT = OutputState(30, "made", 2)
 COMMIT = CommitResult(OutputFormat.LANCE, "near.lance", appends=False)
 PROBE = Probe(Strategy.EXACT, Scope.FULL, None)
 
