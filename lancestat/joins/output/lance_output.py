@@ -18,6 +18,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from lancestat import codec
 from lancestat.errors import DatasetMissing, LakeError, OutputNotWritten, VersionMissing
 from lancestat.joins.output.marks import (
     CHANGED,
@@ -362,7 +363,7 @@ class LanceOutput:
             "format_version": 1,
             "files": files,
             "written_at": datetime.now(timezone.utc).isoformat(),
-            "owner": writer.owner.to_json(),
+            "owner": codec.builtins(writer.owner),
         }
         path = f"{_INTENTS}/{writer.folder}/{attempt}.json"
         self._storage.write(path, json.dumps(intent), make_folder=True)
@@ -640,7 +641,7 @@ def _read_intents(storage: Storage, run: str) -> WriteIntents | None:
             run,
             frozenset(file for intent in stored for file in intent["files"]),
             min(parse_instant(intent["written_at"]) for intent in stored),
-            Process.from_json(stored[0]["owner"]),
+            codec.convert(stored[0]["owner"], Process),
         )
     except (KeyError, TypeError, ValueError):
         return None

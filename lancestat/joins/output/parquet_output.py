@@ -28,12 +28,13 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lancestat import codec
 from lancestat.errors import OutputNotReplaceable, RunError, StaleBase
 from lancestat.joins.output.writer import (
     GRACE,
@@ -244,7 +245,7 @@ class ParquetLocation:
         mark = self._mark()
         if mark is None:
             return
-        if mark.location != location_digest(str(self.root)):
+        if mark.place != location_digest(str(self.root)):
             what = "a copy of a join's result that was written at another location"
             raise refused(str(self.root if generation is None else self.path), what, {})
         if generation is not None:
@@ -265,7 +266,7 @@ class ParquetLocation:
         """Make a folder for files of a generation that nobody sees yet, with a lease."""
         generation = secrets.token_hex(8)
         created = datetime.now(timezone.utc).isoformat()
-        owner = {**this_process().to_json(), "created": created}
+        owner = {**codec.builtins(this_process()), "created": created}
         write_durably(self.root / f"{generation}.json", json.dumps(owner))
         folder = self.root / f"{generation}.part"
         folder.mkdir()
@@ -355,14 +356,13 @@ class ParquetLocation:
     def _supersede(self, generation: str) -> None:
         since = {**self._superseded(), generation: datetime.now(timezone.utc)}
         present = {name: instant for name, instant in since.items() if (self.root / name).is_dir()}
-        stored = {name: instant.isoformat() for name, instant in present.items()}
-        write_durably(self.root / _SUPERSEDED, json.dumps(stored))
+        write_durably(self.root / _SUPERSEDED, codec.encode(present))
 
     def _superseded(self) -> dict[str, datetime]:
         try:
-            stored = json.loads((self.root / _SUPERSEDED).read_text(encoding="utf-8"))
-            return {name: datetime.fromisoformat(since) for name, since in stored.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
+            text = (self.root / _SUPERSEDED).read_text(encoding="utf-8")
+            return codec.decode(text, dict[str, codec.Instant])
+        except (OSError, ValueError):
             return {}
 
     def _lease(self, generation: str) -> Lease:
@@ -372,7 +372,7 @@ class ParquetLocation:
         """
         try:
             stored = json.loads((self.root / f"{generation}.json").read_text(encoding="utf-8"))
-            return Lease(Process.from_json(stored), parse_instant(stored["created"]))
+            return Lease(codec.convert(stored, Process), parse_instant(stored["created"]))
         except FileNotFoundError:
             return Lease(None, datetime.min.replace(tzinfo=timezone.utc))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -388,13 +388,9 @@ class ParquetLocation:
             return names <= {"lock", f"{MARKER}.draft"}
 
     def _write_mark(self, generations: Mapping[str, Files]) -> None:
-        mark = {
-            "format_version": _FORMAT_VERSION,
-            "holds": _HOLDS,
-            "place": location_digest(str(self.root)),
-            "generations": generations,
-        }
-        write_durably(self.root / MARKER, json.dumps(mark))
+        place = location_digest(str(self.root))
+        mark = ParquetMark(_FORMAT_VERSION, _HOLDS, place, generations)
+        write_durably(self.root / MARKER, codec.encode(mark))
 
     def _mark(self) -> ParquetMark | None:
         try:
@@ -455,27 +451,24 @@ Files = tuple[tuple[str, int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class ParquetMark:
-    """The mark of a folder of generations; `location` is a `location_digest`."""
+    """The mark of a folder of generations; `place` is a `location_digest`."""
 
-    location: str
-    generations: Mapping[str, Files] = field(default_factory=dict)
+    format_version: int
+    holds: str
+    place: str
+    generations: Mapping[str, Files]
 
     @classmethod
     def read(cls, folder: Path) -> ParquetMark | None:
         """Read the mark of a folder of generations; None where it is not one."""
         try:
-            stored = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-            if stored["holds"] != _HOLDS or stored["format_version"] != _FORMAT_VERSION:
-                return None
-            generations = {
-                name: tuple((str(path), int(size), float(time)) for path, size, time in files)
-                for name, files in stored["generations"].items()
-            }
-            return cls(str(stored["place"]), generations)
+            mark = codec.decode((folder / MARKER).read_text(encoding="utf-8"), cls)
         except FileNotFoundError:
             raise
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError):
             return None
+        is_known = (mark.holds, mark.format_version) == (_HOLDS, _FORMAT_VERSION)
+        return mark if is_known else None
 
 
 def is_unchanged(folder: Path, files: Files) -> bool:
