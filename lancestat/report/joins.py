@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import floor
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from lancestat.formats import count
 from lancestat.joins.action import join_figures
 from lancestat.joins.record import Accuracy, JoinRecord, OutputState
-from lancestat.nodes import NODE_TYPES
 from lancestat.report.values import (
     Health,
     NodeReport,
@@ -114,8 +113,7 @@ class ResultReporter(Reporter):
             self.results = runs_by_node(state, target, RESULTS, self.kind.value)
 
     def report(self, node: KnnJoin | Duplicates, runs: tuple[PastRun, ...]) -> ResultReport:
-        action, kind = self.actions[node.name], self.kind.value
-        record: Any = self.observed.records[kind].get(NODE_TYPES[kind].record_key(node))
+        action, record = self.actions[node.name], self.observed.record_of(node)
         results = (self.results or {}).get(node.name, ())
         problems = [
             *shortcomings(action),
