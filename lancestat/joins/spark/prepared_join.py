@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -141,23 +141,16 @@ class NearestByJoin:
 
 
 def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    held: list[pa.RecordBatch] = []
+    for number, parts in groupby(_cut(batches), lambda part: part.column("chunk")[0].as_py()):
+        yield number, pa.Table.from_batches(parts)
+
+
+def _cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches cut where another chunk begins."""
     for batch in batches:
-        numbers = batch.column("chunk").to_numpy()
-        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
-        for start, stop in pairwise(map(int, edges)):
-            part = batch.slice(start, stop - start)
-            if held and part.num_rows and _number(held[0]) != _number(part):
-                yield _number(held[0]), pa.Table.from_batches(held)
-                held = []
-            if part.num_rows:
-                held.append(part)
-    if held:
-        yield _number(held[0]), pa.Table.from_batches(held)
-
-
-def _number(batch: pa.RecordBatch) -> int:
-    return int(batch.column("chunk")[0].as_py())
+        starts = np.flatnonzero(np.diff(batch.column("chunk").to_numpy(), prepend=-1)).tolist()
+        for start, stop in pairwise([*starts, batch.num_rows]):
+            yield batch.slice(start, stop - start)
 
 
 def _ranked(left: DataFrame, right: DataFrame, request: JoinRequest) -> DataFrame:
