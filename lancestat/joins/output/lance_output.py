@@ -244,10 +244,6 @@ class LanceOutput:
             landed = self._commit(writer, merge, landed, message=MARK_MESSAGE)
         return self._settled(writer, landed)
 
-    def discard(self, writer: OutputWriter) -> None:
-        """Remove what was written and will not be committed, and log what cannot be removed."""
-        self.settle(writer)
-
     def current(self) -> OutputState | None:
         """Return the result that readers see now, None when there is none."""
         dataset = self.opened()
@@ -310,8 +306,11 @@ class LanceOutput:
         if names - _UNCOMMITTED:
             raise refused(self.uri, "a folder with other files", options)
 
-    def settle(self, writer: OutputWriter) -> None:
-        """Remove what the run has written and nobody has committed, and its intents."""
+    def discard(self, writer: OutputWriter) -> None:
+        """Remove what the run has written and nobody has committed, and its intents.
+
+        What cannot be removed is logged.
+        """
         with self._logged():
             intents = _read_intents(self._storage, writer.folder)
             if intents is not None:
@@ -431,7 +430,7 @@ class LanceOutput:
         """Return the state of what was committed; raises StaleBase where another came first."""
         if landed is None:
             raise stale(self.uri, "has changed", self.options)
-        self.settle(writer)
+        self.discard(writer)
         return self._state(landed)
 
     def _state(self, dataset: LanceDataset) -> OutputState:

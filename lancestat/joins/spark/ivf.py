@@ -50,10 +50,11 @@ from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
 from lancestat.joins.search.work import JoinRequest, RightContent, Rows, VectorSide
 from lancestat.joins.spark.cells import CellResult, ChunkCell, ChunkSearch, LeftRows, cut
 from lancestat.joins.spark.job import run_each
+from lancestat.joins.spark.kept_pairs import deleted_rows
 from lancestat.joins.spark.reader import VectorReader, addresses_at, positions_at
-from lancestat.lake.open import open_pinned, pinned_reads
+from lancestat.lake.open import open_pinned
 from lancestat.redact import redact_line, secret_values
-from lancestat.spark.fragment_reader import ROW_BITS, physical_offsets, pinned_dataset
+from lancestat.spark.fragment_reader import ROW_BITS
 from lancestat.spark.jobs import Jobs
 
 # Bytes of right vectors that a task writes at a time: longer lists in a file mean fewer, longer
@@ -87,15 +88,11 @@ class RowPlaces:
 
     @classmethod
     def of(cls, side: VectorSide, content: RightContent) -> RowPlaces:
-        dataset = pinned_dataset(side.pin, side.storage_options)
-        deleted = {}
-        with pinned_reads(side.pin, side.storage_options):
-            for number, fragment in enumerate(content.fragments):
-                if fragment.rows < fragment.physical_rows:
-                    live = physical_offsets(dataset.get_fragment(fragment.id), None)
-                    is_deleted = np.ones(fragment.physical_rows, np.bool_)
-                    is_deleted[live] = False
-                    deleted[number] = np.flatnonzero(is_deleted).astype(np.uint32)
+        deleted = {
+            number: (deleted_rows(side, fragment.id) & OFFSET_MASK).astype(np.uint32)
+            for number, fragment in enumerate(content.fragments)
+            if fragment.rows < fragment.physical_rows
+        }
         return cls(side, tuple(fragment.id for fragment in content.fragments), deleted)
 
     def places(self, slots: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:

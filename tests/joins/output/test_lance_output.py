@@ -484,7 +484,7 @@ def test_committed_files_of_a_killed_run_are_kept(
     dead = replace(output_at(LANCE, uri, {}).begin("run"), owner=GONE)
     written = write(dead, [rows(0, 3)])
     with monkeypatch.context() as patch:
-        patch.setattr(LanceOutput, "settle", lambda self, writer: None)
+        patch.setattr(LanceOutput, "discard", lambda self, writer: None)
         output_of(dead).replace(dead, SCHEMA, written)
     with monkeypatch.context() as patch:
         patch.setattr(LanceOutput, "all_intents", lambda self: ())
