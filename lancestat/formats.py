@@ -162,14 +162,17 @@ def escape_non_ascii(text: str) -> str:
     return "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)
 
 
+def cut(text: str, longest: int) -> str:
+    """Return a text, cut where it is longer than so many characters."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
 _LONGEST_QUOTED = 60
 
 
 def quoted(text: str) -> str:
     """Return a text in quotes, on one line, cut, and with what cannot be seen spelled out."""
-    line = visible(text[: _LONGEST_QUOTED + 1])
-    cut = line if len(line) <= _LONGEST_QUOTED else f"{line[: _LONGEST_QUOTED - 3]}..."
-    return f"'{cut}'"
+    return f"'{cut(visible(text[: _LONGEST_QUOTED + 1]), _LONGEST_QUOTED)}'"
 
 
 def string_literal(text: str) -> str:

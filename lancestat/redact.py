@@ -24,7 +24,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from lancestat.errors import InvalidProject, LancestatError, Location
-from lancestat.formats import visible
+from lancestat.formats import cut, visible
 
 MASK = "***"
 
@@ -395,8 +395,7 @@ def redact_line(message: str, secrets: Iterable[str] = ()) -> str:
     text = _QUERY.sub(rf"\g<1>{MASK}", text)
     text = _HEADER.sub(rf"\g<1> {MASK}", text)
     text = _AWS_KEY_ID.sub(MASK, text)
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    return cut(" ".join(text.split()), _LONGEST)
 
 
 def _xml_error_text(match: re.Match[str]) -> str:

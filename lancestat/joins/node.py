@@ -21,7 +21,8 @@ from lancestat.errors import (
 )
 from lancestat.formats import count
 from lancestat.joins.action import SIDES, BuildIndex, ExtendIndex, JoinAction, JoinFigures
-from lancestat.joins.output import result as output
+from lancestat.joins.output.lance_output import LanceOutput
+from lancestat.joins.output.result import output_at
 from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord, OutputFormat, OutputState, decode_record
 from lancestat.joins.scratch.folder import known_roots
@@ -48,7 +49,7 @@ from lancestat.lake.files import store_of
 from lancestat.lake.open import observe_snapshots, probe
 from lancestat.runs.actions import Action, Blocked, is_pending
 from lancestat.runs.discover import located, require_sole_writer
-from lancestat.runs.node import Observed, named_uris
+from lancestat.runs.node import NodeType, Observed, named_uris
 from lancestat.spark.session import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import (
@@ -62,7 +63,7 @@ from lancestat.spec.model import (
 )
 from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
-from lancestat.state.values import canonical_uri, join_identity
+from lancestat.state.values import canonical_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +125,7 @@ class JoinObserver:
         check_output(spec, join)
         left, right = (observe_side(JoinSide(join, name), spec, snapshots) for name in SIDES)
         _check_together(join, left, right)
-        record = record_of(self.observed, join)
+        record: JoinRecord | None = self.observed.record_of(join)
         return JoinAssessment(
             spec=join,
             digest=node_digest(join),
@@ -207,13 +208,7 @@ def seen_result(spec: ProjectSpec, join: KnnJoin) -> OutputState | None:
     format = OutputFormat(join.output_format)
     if store is not None and format is OutputFormat.LANCE:
         probe(store, options)
-    return output.current(format, join.output_uri, options)
-
-
-def record_of(observed: Observed, join: KnnJoin) -> JoinRecord | None:
-    record = observed.records[join.kind.value].get(join_identity(join.name))
-    assert record is None or isinstance(record, JoinRecord)
-    return record
+    return output_at(format, join.output_uri, options).current()
 
 
 def declared_indexes(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
@@ -295,7 +290,7 @@ _log = logging.getLogger("lancestat.run")
 
 
 @dataclass(frozen=True, slots=True)
-class JoinNodes:
+class JoinNodes(NodeType[KnnJoin]):
     """KNN joins, whose results are kept up to date; the fields are as `JoinObserver` has them."""
 
     computes: ClassVar[bool] = True
@@ -307,9 +302,6 @@ class JoinNodes:
 
     def lance_uris(self, spec: ProjectSpec, node: KnnJoin) -> tuple[str, ...]:
         return lance_uris(spec, node)
-
-    def record_key(self, node: KnnJoin) -> str:
-        return join_identity(node.name)
 
     def decode_record(self, stored: str) -> JoinRecord:
         return decode_record(stored)
@@ -351,8 +343,7 @@ class JoinNodes:
     ) -> GarbageReport:
         """Drop leftovers in outputs, scratch of the target and of this user's sessions, indexes."""
         if not report.is_dry_run:
-            _collect_output_garbage(spec)
-            remove_past_results(spec, spec.joins, now)
+            collect_outputs(spec, spec.joins, now)
         report = _with_scratch(report, spec, now)
 
         def named() -> set[str]:
@@ -362,16 +353,18 @@ class JoinNodes:
         return collect_neighbours(report, spec, state, JOINED, named, now)
 
 
-def _collect_output_garbage(spec: ProjectSpec) -> None:
-    for join in spec.joins:
+def collect_outputs(spec: ProjectSpec, joins: Sequence[KnnJoin], now: datetime) -> None:
+    """Remove what killed runs of joins left in outputs, and past results; log what cannot be."""
+    for join in joins:
         if _is_new(join):
             continue
         try:
             options = spec.options.of(join.output_uri)
-            output.collect_garbage(OutputFormat(join.output_format), join.output_uri, options)
+            output_at(OutputFormat(join.output_format), join.output_uri, options).collect_garbage()
         except LancestatError as error:
-            # The join reports the error when it runs.
+            # The node reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
+    remove_past_results(spec, joins, now)
 
 
 def remove_past_results(spec: ProjectSpec, joins: Iterable[KnnJoin], now: datetime) -> None:
@@ -382,10 +375,10 @@ def remove_past_results(spec: ProjectSpec, joins: Iterable[KnnJoin], now: dateti
     for join in joins:
         if join.keep is None or _is_new(join):
             continue
-        format = OutputFormat(join.output_format)
         options = spec.options.of(join.output_uri)
         try:
-            removed = output.remove_past(format, join.output_uri, options, join.keep, now)
+            # Only results in Lance have a 'keep'.
+            removed = LanceOutput(join.output_uri, options).remove_past(join.keep, now)
         except LancestatError as error:
             _log.warning("older results of '%s' were left: %s", join.name, error.message)
         else:

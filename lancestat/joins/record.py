@@ -143,18 +143,6 @@ class OutputState:
     link points to and `digest` is over names and sizes of its files.
     """
 
-    format: OutputFormat
-    uri: str
-    rows: int
-    digest: str
-    version: int | None = None
-    generation: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRecord:
-    """The identity of a join's result where it was written (`OutputState`)."""
-
     rows: int
     digest: str
     version: int | None = None
@@ -178,7 +166,7 @@ class JoinRecord:
     digest: str
     left: InputRecord
     right: InputRecord
-    result: ResultRecord
+    result: OutputState
     counts: JoinCounts[int]
     strategy: str
     finished_at: Instant

@@ -1,12 +1,13 @@
-"""Judges what a change of a join means for those who read its result and for the next run."""
+"""Judges what a change of a node that compares vectors means for readers and for the next run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from lancestat.formats import size
-from lancestat.joins.record import JoinRecord
 from lancestat.joins.sides import datasets_of, lance_uris
 from lancestat.lake.files import list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import ByteEstimator, field_key
@@ -15,92 +16,130 @@ from lancestat.review.evidence import Evidence
 from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote, declared_risks
 from lancestat.runs.node import read_uris
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, node_digest
-from lancestat.state.values import canonical_uri, join_identity
+from lancestat.state.values import canonical_uri
 
 
 @dataclass(frozen=True, slots=True)
-class JoinChange:
-    """A join on both sides, and the properties that differ."""
+class ResultChange(ABC):
+    """A node that compares vectors on both sides, and the properties that differ.
 
-    old: KnnJoin | None
-    new: KnnJoin | None
+    Notes call its result `result`, what it reads `inputs` and `reads`, and `compares` the verb of
+    what a run does with all rows.
+    """
+
+    old: Any
+    new: Any
     changed: tuple[PropertyChange, ...]
+
+    result: ClassVar[str]
+    inputs: ClassVar[str]
+    reads: ClassVar[str]
+    compares: ClassVar[str]
+
+    @abstractmethod
+    def digest(self, node: Any) -> str:
+        """Return a digest of what decides whether all rows are compared again."""
+
+    @abstractmethod
+    def consequence(self, names: Sequence[str]) -> str:
+        """Return what changes of the result if these properties do."""
+
+    @abstractmethod
+    def moved(self) -> str | None:
+        """Return what is written to another location, None where nothing is."""
+
+    @abstractmethod
+    def cost(self, evidence: Evidence) -> int | None:
+        """Return the bytes that a full run reads, None where some are not known."""
 
     @property
     def runs_again(self) -> bool:
-        """Whether the next run makes the whole result again; the state knows joins by name."""
+        """Whether the next run compares all rows again; the state knows nodes by name."""
         if self.new is None:
             return False
         if self.old is None or self.old.name != self.new.name:
             return True
-        return node_digest(self.old) != node_digest(self.new)
+        return self.digest(self.old) != self.digest(self.new)
+
+    def judge(self, evidence: Evidence) -> Findings:
+        is_free = self.new is None or not self.runs_again or self._is_known(evidence)
+        cost = 0 if is_free else self.cost(evidence)
+        risks = (
+            *self._meaning(),
+            *self._output(),
+            *(declared_risks(self.old, self.new) if self.old and self.new else ()),
+            *self._cost_note(cost),
+        )
+        return Findings(cost_bytes=cost, risks=risks, notes=tuple(self._notes(evidence)))
+
+    def _is_known(self, evidence: Evidence) -> bool:
+        """Whether the last run made the result of this very declaration."""
+        kind = self.new.kind.value
+        record: Any = evidence.records.get(kind, {}).get(f"{kind} {self.new.name}")
+        return record is not None and bool(record.digest == node_digest(self.new))
+
+    def _meaning(self) -> Iterator[RiskNote]:
+        risk = Risk.JOIN_MEANING_CHANGED
+        names = [one.name for one in self.changed if one.risk is risk]
+        if names and self.old is not None and self.new is not None:
+            verb = "differs" if len(names) == 1 else "differ"
+            sentence = f"{self.consequence(names)}, since {' and '.join(names)} {verb}"
+            yield RiskNote(risk, sentence)
+
+    def _output(self) -> Iterator[RiskNote]:
+        moved = None if self.old is None or self.new is None else self.moved()
+        if moved is not None:
+            rest = "who reads the old one reads what it is today"
+            yield RiskNote(Risk.OUTPUT_MOVED, f"{moved}; {rest}")
+
+    def _cost_note(self, cost: int | None) -> Iterator[RiskNote]:
+        if cost != 0:
+            again = "" if self.old is None else " again"
+            much = f"{self.inputs}, an unknown amount" if cost is None else f"about {size(cost)}"
+            sentence = f"the first run {self.compares} all rows{again} and reads {much}"
+            yield RiskNote(Risk.COST_INCREASED, sentence)
+
+    def _notes(self, evidence: Evidence) -> Iterator[str]:
+        if self.new is None:
+            yield self.result
+            return
+        uris = read_uris(evidence.spec, self.new) if self.runs_again else ()
+        for why in dict.fromkeys(map(evidence.unopened_reason, uris)):
+            if why is not None:
+                yield f"{self.reads} {why}"
+        if self.old is not None and self.old.name != self.new.name:
+            yield f"what refers to '{self.old.name}' must refer to '{self.new.name}'"
+
+
+class JoinChange(ResultChange):
+    """A changed join."""
+
+    __slots__ = ()
+    result = "the result stays where it is, and nothing refreshes it any more"
+    inputs, reads, compares = "both sides", "a side", "joins"
 
     def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
         """Return the URIs of the Lance datasets that the next run reads for the change."""
-        return lance_uris(head, self.new) if self.new is not None and self.runs_again else ()
+        return lance_uris(head, self.new) if self.runs_again else ()
 
-    def judge(self, evidence: Evidence) -> Findings:
-        cost: int | None = 0
-        if self.new is not None and self.runs_again:
-            cost = join_cost(self.new, evidence)
-        risks = (
-            *_meaning(self),
-            *_output(self),
-            *(declared_risks(self.old, self.new) if self.old and self.new else ()),
-            *_cost_note(self, cost),
+    def digest(self, node: KnnJoin) -> str:
+        return node_digest(node)
+
+    def consequence(self, names: Sequence[str]) -> str:
+        return "the join gives other rows"
+
+    def moved(self) -> str | None:
+        before, after = (
+            (side.output_format, canonical_uri(side.output_uri)) for side in (self.old, self.new)
         )
-        return Findings(cost_bytes=cost, risks=risks, notes=tuple(_notes(self, evidence)))
+        return None if before == after else "the result is written to another location"
 
-
-def _meaning(change: JoinChange) -> Iterator[RiskNote]:
-    if change.old is None or change.new is None:
-        return
-    names = [
-        changed.name for changed in change.changed if changed.risk is Risk.JOIN_MEANING_CHANGED
-    ]
-    if names:
-        verb = "differs" if len(names) == 1 else "differ"
-        sentence = f"the join gives other rows, since {' and '.join(names)} {verb}"
-        yield RiskNote(Risk.JOIN_MEANING_CHANGED, sentence)
-
-
-def _output(change: JoinChange) -> Iterator[RiskNote]:
-    old, new = change.old, change.new
-    if old is None or new is None:
-        return
-    before = (old.output_format, canonical_uri(old.output_uri))
-    if before != (new.output_format, canonical_uri(new.output_uri)):
-        sentence = (
-            "the result is written to another location; who reads the old one reads what it is "
-            "today"
-        )
-        yield RiskNote(Risk.OUTPUT_MOVED, sentence)
-
-
-def _cost_note(change: JoinChange, cost: int | None) -> Iterator[RiskNote]:
-    if cost != 0:
-        again = "" if change.old is None else " again"
-        much = "both sides, an unknown amount" if cost is None else f"about {size(cost)}"
-        yield RiskNote(Risk.COST_INCREASED, f"the first run joins all rows{again} and reads {much}")
-
-
-def _notes(change: JoinChange, evidence: Evidence) -> Iterator[str]:
-    if change.new is None:
-        yield "the result stays where it is, and nothing refreshes it any more"
-        return
-    uris = read_uris(evidence.spec, change.new) if change.runs_again else ()
-    for why in dict.fromkeys(map(evidence.unopened_reason, uris)):
-        if why is not None:
-            yield f"a side {why}"
-    if change.old is not None and change.old.name != change.new.name:
-        yield f"what refers to '{change.old.name}' must refer to '{change.new.name}'"
+    def cost(self, evidence: Evidence) -> int | None:
+        return join_cost(self.new, evidence)
 
 
 def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
     """Return the bytes that a full run of a join reads, None where some are not known."""
-    record = evidence.records.get(join.kind.value, {}).get(join_identity(join.name))
-    if isinstance(record, JoinRecord) and record.digest == node_digest(join):
-        return 0
     sides = [_side_bytes(side, evidence) for side in (join.left, join.right)]
     known = [cost for cost in sides if cost is not None]
     return sum(known) if len(known) == len(sides) else None

@@ -29,7 +29,7 @@ from lancestat.joins.action import (
     ReuseIndex,
 )
 from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_index
-from lancestat.joins.record import Accuracy, JoinGroups, JoinRecord, OutputFormat, ResultRecord
+from lancestat.joins.record import Accuracy, JoinGroups, JoinRecord, OutputFormat
 from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
 from lancestat.lake.catalog_tables import declare
@@ -240,13 +240,12 @@ class JoinRunner(NodeRunner):
         the next run joins again.
         """
         assert action.left is not None and action.right is not None, "declared sides are recorded"
-        made = outcome.output
         return JoinRecord(
             node=action.node,
             digest=self.context.digests[action.node],
             left=replace(action.left, unproven=outcome.unproven.get("left")),
             right=replace(action.right, unproven=outcome.unproven.get("right")),
-            result=ResultRecord(made.rows, made.digest, made.version, made.generation),
+            result=outcome.output,
             counts=outcome.counts,
             strategy=outcome.strategy,
             finished_at=self.context.clock(),

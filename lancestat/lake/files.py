@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from lancestat.redact import RenewedOptions
@@ -241,18 +241,6 @@ class Process:
         except (PermissionError, OverflowError):
             pass
         return self.started is None or self.started == _started(self.pid)
-
-    def to_json(self) -> dict[str, str | int | None]:
-        """Return the stored form."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Process:
-        """Read the stored form; KeyError, TypeError or ValueError if it is malformed."""
-        started = stored["started"]
-        return cls(
-            str(stored["host"]), int(stored["pid"]), None if started is None else int(started)
-        )
 
 
 def this_process() -> Process:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lancestat.formats import count, duration, instant, size, visible
+from lancestat.formats import count, cut, duration, instant, size, visible
 from lancestat.presentation import views, words
 from lancestat.presentation.terminal import paint, table
 
@@ -122,5 +122,4 @@ def _from_to(figures: Sequence[Mapping[str, Any]], key: str) -> str:
 
 def shortened(text: str) -> str:
     """Return a bound on one line, cut where it is long."""
-    line = visible(" ".join(text.split()))
-    return line if len(line) <= _LONGEST_BOUND else f"{line[: _LONGEST_BOUND - 3]}..."
+    return cut(visible(" ".join(text.split())), _LONGEST_BOUND)

@@ -34,9 +34,8 @@ Payload = Mapping[str, object]
 def _write(payload: Payload | str) -> None:
     if isinstance(payload, str):
         CONSOLE.json(payload)
-        return
-    redacted = CONSOLE.redactor.json(payload, CONSOLE.audience)
-    CONSOLE.json(json.dumps(redacted, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        CONSOLE.document(payload)
 
 
 FORMAT: views.Format[Payload | str] = views.Format(_write)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count, size, visible
+from lancestat.formats import count, cut, size, visible
 from lancestat.presentation import views, words
 from lancestat.presentation.advice import HEAD, advice_notes, advice_title, proposal_cells
 from lancestat.presentation.terminal import CONSOLE, ZERO_WIDTH_SPACE
@@ -325,8 +325,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def span(text: str) -> str:
     """Text as inline code, cut where it is very long: nothing in it is markup or a mention."""
-    line = " ".join(text.split())
-    line = line if len(line) <= _CELL else f"{line[: _CELL - 3]}..."
+    line = cut(" ".join(text.split()), _CELL)
     ticks = "`" * (_longest_run(line) + 1)
     padding = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{ticks}{padding}{line}{padding}{ticks}" if line else "``` ```"

@@ -16,14 +16,14 @@ from lancestat.presentation.profiles import (
     known,
     milliseconds,
     tables,
-    write,
 )
+from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import Format, Page, StatusView
 
 if TYPE_CHECKING:
     from lancestat.report.tables import TableReport
 
-FORMAT: Format[Payload] = Format(write, is_published=True, has_histograms=True)
+FORMAT: Format[Payload] = Format(CONSOLE.document, is_published=True, has_histograms=True)
 
 
 @FORMAT.renders(StatusView)

@@ -5,13 +5,11 @@ Columns are there where the statistics describe the rows as they are. No rows ar
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import StatusView
 
 if TYPE_CHECKING:
@@ -20,12 +18,6 @@ if TYPE_CHECKING:
     from lancestat.tables.wire import PublishedColumn
 
 Payload = list[dict[str, Any]]
-
-
-def write(payload: Payload) -> None:
-    """Print a list of profiles, without what the public must not see."""
-    redacted = CONSOLE.redactor.json(payload, CONSOLE.audience)
-    CONSOLE.json(json.dumps(redacted, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def tables(view: StatusView) -> Mapping[str, TableReport]:

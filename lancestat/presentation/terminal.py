@@ -142,6 +142,11 @@ class Console:
         escaped = escape_json_commands(text)
         click.echo(escaped if _can_encode(escaped) else escape_non_ascii(escaped))
 
+    def document(self, payload: object) -> None:
+        """Print a result in JSON, without what the audience must not see."""
+        redacted = self.redactor.json(payload, self.audience)
+        self.json(json.dumps(redacted, indent=2, ensure_ascii=False, allow_nan=False))
+
     def csv(self, text: str) -> None:
         """Print lines of CSV: as they are for programs, and so that nothing controls a terminal."""
         # Without colours, click would take escape sequences out of values.

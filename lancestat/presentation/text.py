@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
+from lancestat import formats
 from lancestat.formats import PAINT, age, count, duration, instant, message_lines, spoken, visible
 from lancestat.presentation import views, words
 from lancestat.presentation.advice import advice_lines
@@ -535,8 +536,8 @@ def _operators(explanation: PlanExplanation, page: views.Page) -> list[str]:
     for operator, level, beside in zip(explanation.operators, levels, cells, strict=True):
         # Redacted before it is shortened, which could leave a part of a secret.
         text = "  " * level + visible(page.redacted(operator_text(operator)))
-        evidence = _cut_to(page.redacted(beside[-1]), widths[-1])
-        rows.append([*beside[:-1], evidence, _cut_to(text, room)])
+        evidence = formats.cut(page.redacted(beside[-1]), widths[-1])
+        rows.append([*beside[:-1], evidence, formats.cut(text, room)])
     return table(rows, head=[*head, "operator"], right=right)
 
 
@@ -564,10 +565,6 @@ def _has_siblings(depths: Sequence[int], at: int) -> bool:
     before = takewhile(lambda other: other >= depth, reversed(depths[:at]))
     after = takewhile(lambda other: other >= depth, depths[at + 1 :])
     return depth in chain(before, after)
-
-
-def _cut_to(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 @FORMAT.renders(views.ComparisonView)

@@ -33,9 +33,9 @@ from lancestat.state.values import BlockKey, TableSummary, joint_key, partial_ke
 from lancestat.tables.expectations import Known
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.statistics.partial import ColumnPartial, merge
+from lancestat.tables.statistics.partial import ColumnPartial, decode, merge
 from lancestat.tables.statistics.sketches import EMPTY_SKETCH
-from lancestat.tables.stored import read_blocks, read_blocks_of_tables
+from lancestat.tables.stored import read_blocks
 
 if TYPE_CHECKING:
     import lance
@@ -310,7 +310,7 @@ def _load_together(
     blocks = {identity: some.blocks_of(columns) for identity, (some, columns) in tables.items()}
     found: dict[str, dict[BlockKey, Partials]] = {identity: {} for identity in tables}
     try:
-        for identity, (block, partials) in read_blocks_of_tables(state, blocks):
+        for identity, (block, partials) in state.blocks_of_tables(blocks, decode):
             found[identity][block] = partials
     except StateError as error:
         _log.warning("columns are not known by group: %s", error.message)

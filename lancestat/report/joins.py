@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import floor
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lancestat.formats import count
 from lancestat.joins.action import join_figures
-from lancestat.joins.node import record_of
-from lancestat.joins.record import Accuracy, JoinRecord, ResultRecord
+from lancestat.joins.record import Accuracy, JoinRecord, OutputState
 from lancestat.report.values import (
     Health,
     NodeReport,
@@ -24,10 +23,9 @@ from lancestat.report.values import (
     runs_by_node,
     shortcomings,
 )
-from lancestat.runs.actions import Action
 from lancestat.runs.result import NodeCheck, PastRun
 from lancestat.spec.expectations import Severity
-from lancestat.spec.model import Duplicates, KnnJoin, Node, NodeKind, joins_of
+from lancestat.spec.model import Duplicates, KnnJoin, Node, NodeKind
 
 
 class Made(Protocol):
@@ -36,7 +34,7 @@ class Made(Protocol):
     @property
     def finished_at(self) -> datetime: ...
     @property
-    def result(self) -> ResultRecord: ...
+    def result(self) -> OutputState: ...
     @property
     def accuracy(self) -> Accuracy: ...
 
@@ -97,44 +95,41 @@ _JOIN_MEASURES = (
 )
 
 
-# Runs of a join that wrote a result, of which pages draw lines.
+# Runs of a node that wrote a result, of which pages draw lines.
 RESULTS = 20
 
 
-class JoinReporter(Reporter):
-    """Makes reports of joins from an observed plan."""
+class ResultReporter(Reporter):
+    """Makes reports of nodes of a kind that write results, from an observed plan."""
 
+    kind: ClassVar[NodeKind]
+    made: ClassVar[type[ResultReport]]
     results: NodeRuns | None = None
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read the runs that wrote results, once."""
-        if self.results is None and joins_of(nodes):
+        if self.results is None and any(node.kind is self.kind for node in nodes):
             state, target = self.observed.state, self.observed.spec.target.name
-            self.results = runs_by_node(state, target, RESULTS, NodeKind.KNN_JOIN.value)
+            self.results = runs_by_node(state, target, RESULTS, self.kind.value)
 
-    def report(self, node: KnnJoin, runs: tuple[PastRun, ...]) -> JoinReport:
-        record = record_of(self.observed, node)
+    def report(self, node: KnnJoin | Duplicates, runs: tuple[PastRun, ...]) -> ResultReport:
+        action, record = self.actions[node.name], self.observed.record_of(node)
         results = (self.results or {}).get(node.name, ())
-        return join_report(node, self.actions[node.name], record, runs, results, self.now)
+        problems = [
+            *shortcomings(action),
+            *failed(runs, self.now, action.error),
+            *unsatisfying(node, record),
+            *unmatched(results),
+        ]
+        facts = planned_facts(node, action, problems)
+        return self.made(**facts, record=record, runs=runs, results=results)
 
 
-def join_report(
-    join: KnnJoin,
-    action: Action,
-    record: JoinRecord | None,
-    runs: tuple[PastRun, ...],
-    results: tuple[PastRun, ...],
-    now: datetime,
-) -> JoinReport:
-    """The report of a join, from what a run would do to it now and what the last ones did."""
-    problems = [
-        *shortcomings(action),
-        *failed(runs, now, action.error),
-        *unsatisfying(join, record),
-        *unmatched(results),
-    ]
-    facts = planned_facts(join, action, problems)
-    return JoinReport(**facts, record=record, runs=runs, results=results)
+class JoinReporter(ResultReporter):
+    """Makes reports of joins."""
+
+    kind = NodeKind.KNN_JOIN
+    made = JoinReport
 
 
 def unsatisfying(node: KnnJoin | Duplicates, record: Made | None) -> list[Problem]:
@@ -152,7 +147,7 @@ _GROWN = 10
 
 
 def unmatched(results: Sequence[PastRun]) -> list[Problem]:
-    """Ten times as many left rows without neighbours as in the result before."""
+    """Ten times as many left rows without neighbours as in the result before, which joins count."""
     known = [join_figures(run.result).counts.unmatched_left_rows for run in results]
     counted = [number for number in known if number is not None]
     if len(counted) < 2:

@@ -55,6 +55,10 @@ class Observed:
     full_refresh: bool = False
     uses_stored: bool = True
 
+    def record_of(self, node: Node) -> Any:
+        """Return the record of a node of a kind with the default `record_key`, None without one."""
+        return self.records[node.kind.value].get(f"{node.kind.value} {node.name}")
+
 
 class NodePlanner(Protocol[N_contra]):
     """Plans nodes of one kind by what was observed; may be shared by threads."""

@@ -200,7 +200,6 @@ class Duplicates(WritesRows):
         },
     )
 
-    uri_key: ClassVar[str] = "lance"
     dataset_format: ClassVar[str] = "lance"
 
     def __repr__(self) -> str:
@@ -265,9 +264,6 @@ class Duplicates(WritesRows):
 
     def named_refs(self) -> Iterator[tuple[tuple[str, ...], str]]:
         yield from ((("table",), ref) for ref in self.refs)
-
-    def listed_by(self, source: str) -> Duplicates:
-        return self
 
     @property
     def refs(self) -> tuple[str, ...]:

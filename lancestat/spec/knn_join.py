@@ -9,6 +9,8 @@ from enum import Enum
 from math import isfinite
 from typing import ClassVar
 
+from typing_extensions import Self
+
 from lancestat import display
 from lancestat.errors import Location
 from lancestat.formats import StringEnum
@@ -228,6 +230,11 @@ class WritesRows:
 
     __slots__ = ()
     output_uri: str
+    uri_key: ClassVar[str] = "lance"
+
+    def listed_by(self, source: str) -> Self:
+        """Return the node itself: sources list tables."""
+        return self
 
     @property
     def dataset_uri(self) -> str:
@@ -392,8 +399,6 @@ class KnnJoin(WritesRows):
         },
     )
 
-    uri_key: ClassVar[str] = "lance"
-
     def __repr__(self) -> str:
         return display.summary(self, f"{self.name}, declared at {self.location}")
 
@@ -412,9 +417,6 @@ class KnnJoin(WritesRows):
         for name, side in (("left", self.left), ("right", self.right)):
             key = "sql" if side.table is None else "table"
             yield from (((name, key), ref) for ref in side.refs)
-
-    def listed_by(self, source: str) -> KnnJoin:
-        return self
 
     @property
     def title(self) -> str:

@@ -118,8 +118,7 @@ def expire(
             case Kind.HISTORY:
                 return past_history_ids(dataset)
 
-    nothing: list[int] = []
-    drop_rows(stored, stored.read(expired, nothing, latest=True))
+    drop_rows(stored, stored.read(expired, [], latest=True))
     compact(stored)
 
 

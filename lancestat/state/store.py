@@ -102,10 +102,9 @@ class StateReader:
         self, kind: str, decode: Callable[[str], Record]
     ) -> Mapping[str, tuple[tuple[RunRecord, Record], ...]]:
         """The records of past runs by key, oldest first, each with its run and that node alone."""
-        nothing: Mapping[str, tuple[tuple[RunRecord, Record], ...]] = {}
         return self.run_table.read(
             lambda dataset: run_records.read_past_records(dataset, kind, decode),
-            nothing,
+            {},
             latest=True,
         )
 
@@ -113,21 +112,18 @@ class StateReader:
         self, keys: Collection[str] | None = None
     ) -> Mapping[str, tuple[HistoryPoint, ...]]:
         """What runs found of nodes, by the keys of their records, oldest first; None is of all."""
-        nothing: Mapping[str, tuple[HistoryPoint, ...]] = {}
         return self.history_table.read(
-            lambda dataset: history.read_history(dataset, keys), nothing, latest=True
+            lambda dataset: history.read_history(dataset, keys), {}, latest=True
         )
 
     def digests(self) -> Mapping[str, str]:
         """By node, the digest of its meaning in the newest run that took it up."""
-        nothing: dict[str, str] = {}
-        return self.run_table.read(run_records.read_digests, nothing, latest=True)
+        return self.run_table.read(run_records.read_digests, {}, latest=True)
 
     def runs(self, limit: int) -> list[RunRecord]:
         """The newest runs, newest first; those whose process was killed are interrupted ones."""
-        nothing: list[RunRecord] = []
-        runs = self.run_table.read(
-            lambda dataset: run_records.read_runs(dataset, limit), nothing, latest=True
+        runs: list[RunRecord] = self.run_table.read(
+            lambda dataset: run_records.read_runs(dataset, limit), [], latest=True
         )
         return run_records.newest_first(runs, self._interrupted())[:limit]
 
@@ -141,8 +137,7 @@ class StateReader:
         marks = self.run_marks.files(is_held=False)
         if not marks:
             return []
-        nothing: frozenset[str] = frozenset()
-        recorded = self.run_table.read(run_records.read_run_ids, nothing)
+        recorded: frozenset[str] = self.run_table.read(run_records.read_run_ids, frozenset())
         return self._marked(path for run_id, path in marks.items() if run_id not in recorded)
 
     def _marked(self, paths: Iterable[str]) -> list[RunRecord]:
@@ -166,8 +161,7 @@ class StateReader:
         def read(dataset: LanceDataset) -> Mapping[str, tuple[RunRecord, ...]]:
             return run_records.read_outcomes(dataset, target, limit, recorded_kind=recorded_kind)
 
-        nothing: Mapping[str, tuple[RunRecord, ...]] = {}
-        return self.run_table.read(read, nothing, latest=True)
+        return self.run_table.read(read, {}, latest=True)
 
     def partial_index(self, table: str) -> PartialIndex:
         """Return the index of one table's partials, as of the last `records` or write."""
@@ -197,11 +191,10 @@ class StateReader:
 
     def summaries_of_tables(self, tables: Collection[str]) -> Mapping[str, TableSummary]:
         """As `summary`, of some tables in one pass; those without one are left out."""
-        nothing: Mapping[str, TableSummary] = {}
         if not tables:
-            return nothing
+            return {}
         return self.summary_table.read(
-            lambda dataset: partials.read_summaries(dataset, tables), nothing, latest=True
+            lambda dataset: partials.read_summaries(dataset, tables), {}, latest=True
         )
 
     def summary_blocks(

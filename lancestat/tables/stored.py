@@ -142,13 +142,6 @@ def read_blocks(
     return state.summary_blocks(table, keys, decode)
 
 
-def read_blocks_of_tables(
-    state: StateReader, keys: Mapping[str, Collection[BlockKey]]
-) -> Iterator[tuple[str, SummaryBlock[ColumnPartial]]]:
-    """As `read_blocks`, of some tables in one pass, each with its table."""
-    return state.blocks_of_tables(keys, decode)
-
-
 def add_summary(
     state: LanceState,
     table: str,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import UnannouncedVersion
-from lancestat.joins.output import result as output
+from lancestat.joins.output.result import output_at, output_of
 from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.catalog_tables import LocatedTable, declare
 from lancestat.spec.catalog import Catalog, TableName
@@ -71,29 +71,31 @@ def place_in(shop: Shop) -> tuple[str, Mapping[str, str]]:
 def join(shop: Shop, change: str) -> OutputState:
     """Write rows as a run of a join does: all of them, or those that follow the last result."""
     place = place_of(shop)
-    previous = output.current(LANCE, place.uri, place.options)
-    writer = output.begin(LANCE, place.uri, "run", place.options)
+    previous = output_at(LANCE, place.uri, place.options).current()
+    writer = output_at(LANCE, place.uri, place.options).begin("run")
     try:
         if change == "append":
             assert previous is not None
             if previous.rows > BEFORE.num_rows:
                 return previous
-            written = [output.write(writer, 0, SCHEMA, [NEW])]
-            return output.update(writer, SCHEMA, previous, NO_LINES, written)
+            written = [output_of(writer).write(writer, 0, SCHEMA, [NEW])]
+            return output_of(writer).update(writer, SCHEMA, previous, NO_LINES, written)
         written = [
-            output.write(writer, 0, SCHEMA, [BEFORE]),
-            output.write(writer, 1, SCHEMA, [NEW]),
+            output_of(writer).write(writer, 0, SCHEMA, [BEFORE]),
+            output_of(writer).write(writer, 1, SCHEMA, [NEW]),
         ]
-        return output.replace(writer, SCHEMA, written)
+        return output_of(writer).replace(writer, SCHEMA, written)
     except BaseException:
-        output.discard(writer)
+        output_of(writer).discard(writer)
         raise
 
 
 def first_result(shop: Shop) -> None:
     place = place_of(shop)
-    writer = output.begin(LANCE, place.uri, "first", place.options)
-    output.replace(writer, SCHEMA, [output.write(writer, 0, SCHEMA, [BEFORE])])
+    writer = output_at(LANCE, place.uri, place.options).begin("first")
+    output_of(writer).replace(
+        writer, SCHEMA, [output_of(writer).write(writer, 0, SCHEMA, [BEFORE])]
+    )
 
 
 def kill(shop: Shop, change: str, when: str, **more: str) -> None:
@@ -221,7 +223,7 @@ def test_rows_whose_announcement_is_cut_off_wait_for_either_remedy(
         known.write_text(json.dumps(versions))
         assert seen(cut_off) == table(BEFORE, NEW)
     join(cut_off, "append")
-    output.collect_garbage(LANCE, *place_in(cut_off))
+    output_at(LANCE, *place_in(cut_off)).collect_garbage()
     check_whole(cut_off)
 
 
@@ -238,7 +240,7 @@ def test_a_whole_result_lands_over_one_whose_announcement_is_cut_off(
     past = lance.dataset(place_of(cut_off).uri)
     assert past.to_table().replace_schema_metadata() == table(BEFORE, NEW)
     unknown_version(cut_off, 2).unlink()
-    output.collect_garbage(LANCE, *place_in(cut_off))
+    output_at(LANCE, *place_in(cut_off)).collect_garbage()
     assert not Path(place_of(cut_off).uri, "_lancestat").exists()
     join(cut_off, "replace")
     assert seen(cut_off) == table(BEFORE, NEW)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.record import InputRecord, JoinCounts, JoinRecord, ResultRecord
+from lancestat.joins.record import InputRecord, JoinCounts, JoinRecord, OutputState
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import TableReport
 from lancestat.report.values import Health, ProjectReport
@@ -76,7 +76,7 @@ def join(name: str, *problems: str, health: Health = Health.OK, **changes: objec
     written_to = {"output_format": "lance", "output_uri": f"{name}.lance"}
     spec = KnnJoin(name, side, side, 3, **written_to, location=PLACE)
     ended, counts = NOW - 7 * HOUR, JoinCounts(200, 20_000, 4, 0)
-    sides, written = (InputRecord("l"), InputRecord("r")), ResultRecord(592, "o", 4)
+    sides, written = (InputRecord("l"), InputRecord("r")), OutputState(592, "o", 4)
     record = JoinRecord(name, "d", *sides, written, counts, "exact", ended)
     figures = JoinFigures("exact", "full", counts, 4_000_000)
     result = NodeResult(name, "knn_join", "analyze", ("new",), Status.SUCCESS, figures=figures)

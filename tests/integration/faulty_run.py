@@ -11,7 +11,7 @@ from typing import Any
 
 from lancestat.cli.main import main
 from lancestat.joins import planner as join_planner
-from lancestat.joins.output import result as output
+from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.scratch.kept_indexes import IndexManifest, IndexStore, StoredIndex
 from lancestat.joins.scratch.kept_neighbours import NeighbourStore
 from lancestat.joins.search.cost_model import Decision, Strategy
@@ -21,20 +21,20 @@ from tests.integration.faulty_daemon import strike, striking
 
 def arm(folder: Path, strategy: str) -> None:
     """Force a strategy of joins, and pause before and after their commit on request."""
-    replace = striking(folder, "committed", output.replace)
+    replace = striking(folder, "committed", LanceOutput.replace)
 
     def paused(*arguments: Any) -> Any:
         strike(folder, "commit")
         return replace(*arguments)
 
-    output.replace = paused
-    change = striking(folder, "committed", output.update)
+    LanceOutput.replace = paused  # type: ignore[method-assign]
+    change = striking(folder, "committed", LanceOutput.update)
 
     def paused_update(*arguments: Any) -> Any:
         strike(folder, "commit")
         return change(*arguments)
 
-    output.update = paused_update
+    LanceOutput.update = paused_update  # type: ignore[method-assign]
     finish = NeighbourStore.finish
 
     def kept(self: NeighbourStore, *arguments: Any) -> None:

@@ -22,8 +22,8 @@ from pyarrow import parquet
 from lancestat.errors import LancestatError
 from lancestat.joins.action import BuildIndex, CommitResult, JoinAction, PrepareSides, Probe
 from lancestat.joins.node import JoinNodes
-from lancestat.joins.output import result as output
-from lancestat.joins.record import Accuracy, JoinCounts, OutputState
+from lancestat.joins.output.result import output_at, output_of
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.cost_model import JoinSize, Strategy
@@ -208,16 +208,22 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 def joined(work: JoinWork) -> JoinOutcome:
     """Join the rows of the work, and commit the result."""
     joining = _Joining(work)
-    writer = output.begin(work.output_format, work.output_uri, "test", {})
+    writer = output_at(work.output_format, work.output_uri, {}).begin("test")
     assert not work.scope.is_update, "this engine keeps no neighbours"
     table, counts = joining.full(), joining.counts()
-    written = [output.write(writer, 0, table.schema, table.to_batches())] if table.num_rows else []
+    written = (
+        [output_of(writer).write(writer, 0, table.schema, table.to_batches())]
+        if table.num_rows
+        else []
+    )
     if work.scope is Scope.NEW_LEFT:
         assert work.increment is not None
-        state = output.update(writer, table.schema, work.increment.previous, NO_LINES, written)
+        state = output_of(writer).update(
+            writer, table.schema, work.increment.previous, NO_LINES, written
+        )
     else:
-        written = written or [output.write(writer, 0, table.schema, table.to_batches())]
-        state = output.replace(writer, table.schema, written)
+        written = written or [output_of(writer).write(writer, 0, table.schema, table.to_batches())]
+        state = output_of(writer).replace(writer, table.schema, written)
     pairs, groups = joining.compared()
     return JoinOutcome("exact", counts, state, pairs, groups=groups)
 
@@ -435,11 +441,6 @@ def pinned_rows(
     if filter is None:
         assert [len(rows) for rows in tables] == [fragment.rows for fragment in fragments]
     return pa.concat_tables(tables) if tables else dataset.to_table(columns, limit=0)
-
-
-def table_of(state: OutputState) -> pa.Table:
-    batches = list(output.read_rows(state, 0, state.rows, {}))
-    return pa.Table.from_batches(batches) if batches else pa.table({"_distance": []})
 
 
 def is_usable(vector: Sequence[float] | None, metric: str) -> bool:

@@ -14,9 +14,7 @@ from lancestat.joins.record import (
     JoinCounts,
     JoinGroups,
     JoinRecord,
-    OutputFormat,
     OutputState,
-    ResultRecord,
 )
 from lancestat.joins.scratch.kept_neighbours import NeighboursManifest, PinnedVersion
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
@@ -37,7 +35,7 @@ SPEC = KnnJoin(
     output_uri="wh/near.lance",
     location=Location("specs/shop.yml", 3, 5),
 )
-OUTPUT = OutputState(OutputFormat.LANCE, "wh/near.lance", 900, "made", version=3)
+OUTPUT = OutputState(900, "made", version=3)
 
 
 def table(*ids: int, rows: int = 100, **changes: Any) -> JoinInput:
@@ -61,7 +59,7 @@ def recorded(left: JoinInput, right: JoinInput) -> JoinRecord:
         digest="meaning",
         left=left.to_record(),
         right=right.to_record(),
-        result=ResultRecord(900, "made", 3),
+        result=OutputState(900, "made", 3),
         counts=JoinCounts(300, 20_000, 2, 1),
         strategy="exact",
         finished_at=datetime(2026, 1, 1, tzinfo=timezone.utc),

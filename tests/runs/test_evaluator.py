@@ -31,7 +31,7 @@ from lancestat.runs.actions import OnStage, StageProgress
 
 EXACT = JoinRequest(3)
 APPROXIMATE = JoinRequest(3, recall=0.9)
-OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)
+OUTPUT = OutputState(30, "made", 2)
 COUNTS = JoinCounts(10, 10, 0, 0)
 FEW, MANY = JoinSize(100, 50, 8), JoinSize(20_000, 20_000_000, 8)
 

@@ -23,8 +23,8 @@ from lancestat.joins.record import (
     JoinDistances,
     JoinGroups,
     JoinRecord,
+    OutputState,
     RankDistances,
-    ResultRecord,
     decode_record,
 )
 from lancestat.state.garbage import collect_state_garbage
@@ -41,7 +41,7 @@ JOIN = JoinRecord(
     digest="d1",
     left=InputRecord("aa", 3, 7, 300),
     right=InputRecord("bb"),
-    result=ResultRecord(900, "cc", 4),
+    result=OutputState(900, "cc", 4),
     counts=JoinCounts(300, 1000, 2, 1),
     strategy="exact",
     finished_at=EPOCH,
@@ -68,7 +68,7 @@ def join_run(number: int, *joins: JoinRecord) -> RunRecord:
 def test_the_newest_record_of_every_join_is_kept(make_state: MakeState) -> None:
     state = make_state()
     newer = replace(MEASURED, strategy="partitioned", accuracy=Accuracy(0.97, 12))
-    other = replace(JOIN, node="k", result=ResultRecord(1, "dd", generation="g7"))
+    other = replace(JOIN, node="k", result=OutputState(1, "dd", generation="g7"))
     state.add_run(join_run(2, JOIN, other))
     state.add_run(join_run(1, newer))
     assert dict(join_records(make_state())) == {"j": newer, "k": other}
@@ -120,7 +120,7 @@ def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
         digest=st.text(),
         left=st.builds(InputRecord),
         right=st.builds(InputRecord),
-        result=st.builds(ResultRecord),
+        result=st.builds(OutputState),
         strategy=st.text(),
         finished_at=st.integers(0, 10**9).map(lambda seconds: EPOCH + timedelta(seconds=seconds)),
         counts=st.builds(JoinCounts, *[st.integers(0, 2**53)] * 4),
@@ -142,7 +142,7 @@ PARTS = {
     None: (*MEMBERS, *fields(JoinCounts), *fields(Accuracy)),
     "left": fields(InputRecord),
     "right": fields(InputRecord),
-    "result": fields(ResultRecord),
+    "result": fields(OutputState),
     "distances": fields(JoinDistances),
     "groups": fields(JoinGroups),
 }

@@ -137,8 +137,8 @@ def duplicates_figures(result: NodeResult) -> DuplicatesFigures:
 class GroupWork:
     """What groups are made of: a table at a version, some of its columns, and the output.
 
-    `content` digests the rows of the table in these columns; `pairs_digest` is that of the join's
-    meaning.
+    `content` digests the rows of the table in these columns; `pairs_digest` is that of the meaning
+    of the join, which writes to `pairs_uri`.
     """
 
     table: PinnedTable
@@ -150,6 +150,7 @@ class GroupWork:
     output_uri: str
     content: str
     pairs_digest: str
+    pairs_uri: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Groups rows by pairs of them, and gives the groups ids that last over runs. NumPy alone."""
+"""Groups rows by pairs of them, and gives the groups ids that last over runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lancestat.polars import pl
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -89,17 +91,8 @@ def first_of_each(labels: Ints, ranks: Sequence[Ints]) -> Ints:
     Of members with equal ranks the one with the smallest index is first.
     """
     by_rank = np.lexsort((*reversed(ranks), labels))
-    kept: Ints = by_rank[_starts(labels[by_rank])]
+    kept: Ints = by_rank[np.flatnonzero(np.diff(labels[by_rank], prepend=-1))]
     return kept
-
-
-def _starts(*columns: Ints) -> Ints:
-    """Return where values, or tuples of them, begin that are sorted."""
-    is_first = np.ones(len(columns[0]), np.bool_)
-    is_first[1:] = False
-    for values in columns:
-        is_first[1:] |= values[1:] != values[:-1]
-    return np.flatnonzero(is_first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,66 +115,23 @@ def lasting_ids(before: Members, now: Members, highest: int) -> tuple[Ints, int]
     id the one with the most of the earlier rows keeps it, of several the one with the row that was
     kept, and then the first. Other groups get new ids, in their order, after the highest one.
     """
-    count = int(now.groups.max(initial=-1)) + 1
-    ids = np.full(count, -1, np.int64)
-    _, codes = _numbered(np.concatenate([before.hashes, now.hashes]))
-    codes = codes.astype(np.int64)
-    then, here = codes[: len(before.hashes)], codes[len(before.hashes) :]
-    group, id, rows = _shared(_counted(then, before.groups), _counted(here, now.groups))
-    # The best earlier group of each group, and then the best group of each of those.
-    best = np.lexsort((id, -rows, group))
-    best = best[_starts(group[best])]
-    group, id, rows = group[best], id[best], rows[best]
-    is_kept = before.is_kept
-    has_kept = _among(
-        (group, _at(id, before.groups[is_kept], then[is_kept])), (now.groups, here), len(codes)
+    then = pl.DataFrame({"hash": before.hashes, "id": before.groups})
+    here = pl.DataFrame({"hash": now.hashes, "group": now.groups})
+    hashes = then.group_by("hash", "id").len().join(here.group_by("hash", "group").len(), "hash")
+    shared = hashes.group_by("group", "id").agg(rows=pl.min_horizontal("len", "len_right").sum())
+    order = ["group", "rows", "id"]
+    best = shared.sort(order, descending=[False, True, False]).unique("group", keep="first")
+    kept = then.filter(pl.Series(before.is_kept)).join(here, "hash").select("group", "id").unique()
+    order = ["id", "rows", "has_kept", "group"]
+    winners = (
+        best.join(kept.with_columns(has_kept=True), ["group", "id"], "left")
+        .sort(order, descending=[False, True, True, False], nulls_last=True)
+        .unique("id", keep="first")
     )
-    winners = np.lexsort((group, ~has_kept, -rows, id))
-    winners = winners[_starts(id[winners])]
-    ids[group[winners]] = id[winners]
+    ids = np.full(int(now.groups.max(initial=-1)) + 1, -1, np.int64)
+    ids[winners["group"].to_numpy()] = winners["id"].to_numpy()
     highest = max(highest, int(before.groups.max(initial=0)))
     is_new = ids < 0
     new = int(np.count_nonzero(is_new))
     ids[is_new] = highest + 1 + np.arange(new)
     return ids, highest + new
-
-
-# Distinct pairs of two numbers, sorted, and how many rows have each.
-_Counts = tuple[Ints, Ints, Ints]
-
-
-def _shared(before: _Counts, now: _Counts) -> _Counts:
-    """Return present groups with earlier ids, and how many rows they share, by hashes with both."""
-    starts = np.searchsorted(before[0], now[0])
-    many = np.searchsorted(before[0], now[0], side="right") - starts
-    at_now = np.repeat(np.arange(len(many)), many)
-    at_before = np.arange(len(at_now)) - np.repeat(np.cumsum(many) - many - starts, many)
-    rows = np.minimum(before[2][at_before], now[2][at_now])
-    return _summed(now[1][at_now], before[1][at_before], rows)
-
-
-def _counted(codes: Ints, groups: Ints) -> _Counts:
-    return _summed(codes, groups, np.ones(len(codes), np.int64))
-
-
-def _summed(first: Ints, second: Ints, counts: Ints) -> _Counts:
-    """Add up the counts of equal pairs."""
-    order = np.lexsort((second, first))
-    first, second, counts = first[order], second[order], counts[order]
-    at = _starts(first, second)
-    return first[at], second[at], np.add.reduceat(counts, at) if len(at) else counts
-
-
-def _at(asked: Ints, keys: Ints, values: Ints) -> Ints:
-    """Return the values of keys, -1 of those that are not there."""
-    if not len(keys):
-        return np.full(len(asked), -1, np.int64)
-    order = np.argsort(keys)
-    at = order[np.minimum(np.searchsorted(keys[order], asked), len(keys) - 1)]
-    return np.where(keys[at] == asked, values[at], -1)
-
-
-def _among(asked: tuple[Ints, Ints], pairs: tuple[Ints, Ints], codes: int) -> Mask:
-    """Whether pairs of a group and a code, which is -1 for none, are among others."""
-    found: Mask = np.isin(asked[0] * codes + asked[1], pairs[0] * codes + pairs[1])
-    return found & (asked[1] >= 0)

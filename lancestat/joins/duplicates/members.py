@@ -42,11 +42,11 @@ _FIRST_ROWS = 1024
 
 
 def read_pairs(
-    pairs: OutputState, side: VectorSide, options: Mapping[str, str]
+    pairs: OutputState, side: VectorSide, uri: str, options: Mapping[str, str]
 ) -> tuple[Ints, Ints]:
     """Return the rows of all pairs, by their positions in the table that was joined."""
-    dataset = observe_dataset(pairs.uri, version=pairs.version, storage_options=options)
-    with readable(pairs.uri, version=pairs.version, storage_options=options):
+    dataset = observe_dataset(uri, version=pairs.version, storage_options=options)
+    with readable(uri, version=pairs.version, storage_options=options):
         table = dataset.to_table(columns=[ROW, ROW + SUFFIX])
     left, right = (
         positions_at(side, column.to_numpy().astype(np.int64)) for column in table.columns

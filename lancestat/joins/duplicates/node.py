@@ -21,18 +21,17 @@ from lancestat.errors import (
 from lancestat.joins.action import JoinAction
 from lancestat.joins.duplicates.action import DuplicatesFigures, GroupWork
 from lancestat.joins.duplicates.planner import DuplicatesAssessment, decide
-from lancestat.joins.duplicates.record import DuplicatesRecord, decode_record, record_key
+from lancestat.joins.duplicates.record import DuplicatesRecord, decode_record
 from lancestat.joins.node import (
     PAIRED,
     JoinObserver,
     check_output,
     collect_neighbours,
+    collect_outputs,
     remove_past_results,
     scratch_store,
     seen_result,
 )
-from lancestat.joins.output import result as output
-from lancestat.joins.record import OutputFormat
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.work import ROW_ADDRESS, PinnedTable
 from lancestat.joins.sides import datasets_of
@@ -90,7 +89,8 @@ class DuplicatesObserver(NodePlanner[Duplicates]):
             return Blocked(node.name, node.kind.value, placed, DuplicatesFigures())
 
     def _assess(self, node: Duplicates) -> DuplicatesAssessment:
-        spec, record = self.observed.spec, record_of(self.observed, node)
+        spec = self.observed.spec
+        record: DuplicatesRecord | None = self.observed.record_of(node)
         written, pairs = _outputs(node)
         for one in (written, pairs):
             check_output(spec, one)
@@ -162,6 +162,7 @@ def _work(spec: ProjectSpec, node: Duplicates, join: KnnJoin, snapshot: Snapshot
         node.output_uri,
         content,
         node_digest(join),
+        join.output_uri,
     )
 
 
@@ -216,12 +217,6 @@ def check_columns(node: Duplicates, snapshot: Snapshot) -> None:
                 location=node.at(f"select.{at}" if node.select is not None else "name"),
                 hint="rename it, or leave it out of 'select'",
             )
-
-
-def record_of(observed: Observed, node: Duplicates) -> DuplicatesRecord | None:
-    record = observed.records[node.kind.value].get(record_key(node.name))
-    assert record is None or isinstance(record, DuplicatesRecord)
-    return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,17 +277,9 @@ class DuplicatesNodes(NodeType[Duplicates]):
             records = state.records(NodeKind.DUPLICATES.value, decode_record).values()
             return {folder for record in records for folder in record.pairs.neighbours}
 
-        report = collect_neighbours(report, spec, state, PAIRED, named, now)
         for node in () if report.is_dry_run else spec.duplicates:
-            for join in _outputs(node):
-                uri, options = join.output_uri, spec.options.of(join.output_uri)
-                try:
-                    output.collect_garbage(OutputFormat.LANCE, uri, options)
-                except LancestatError as error:
-                    # The node reports the error when it runs.
-                    _log.warning("an output of '%s' was left: %s", node.name, error.message)
-            remove_past_results(spec, _outputs(node), now)
-        return report
+            collect_outputs(spec, _outputs(node), now)
+        return collect_neighbours(report, spec, state, PAIRED, named, now)
 
 
 def _outputs(node: Duplicates) -> tuple[KnnJoin, KnnJoin]:

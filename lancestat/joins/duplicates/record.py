@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lancestat import codec
 from lancestat.codec import Instant
-from lancestat.joins.record import Accuracy, JoinRecord, ResultRecord
+from lancestat.joins.record import Accuracy, JoinRecord, OutputState
 from lancestat.spec.model import NodeKind
 from lancestat.state.values import StoredRecord
 
@@ -61,7 +61,7 @@ class DuplicatesRecord:
     digest: str
     content: str
     pairs: JoinRecord
-    result: ResultRecord
+    result: OutputState
     counts: GroupCounts
     sizes: GroupSizes
     highest_id: int

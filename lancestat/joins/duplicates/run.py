@@ -22,9 +22,8 @@ from lancestat.joins.duplicates.record import (
     decode_record,
     record_key,
 )
-from lancestat.joins.output import result as results
 from lancestat.joins.output.lance_output import LanceOutput
-from lancestat.joins.record import JoinRecord, OutputFormat, OutputState, ResultRecord
+from lancestat.joins.record import JoinRecord, OutputState
 from lancestat.joins.record import decode_record as decode_join
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.search.metrics import metric_named
@@ -78,15 +77,7 @@ class DuplicatesRunner(NodeRunner):
         assert ended.record is not None, "joins that end well are recorded"
         assert isinstance(ended.result.figures, JoinFigures), "joins have figures"
         record = decode_join(ended.record[1])
-        made = record.result
-        state = OutputState(
-            OutputFormat.LANCE,
-            action.join.work.output_uri,
-            made.rows,
-            made.digest,
-            version=made.version,
-        )
-        return record, state, ended.result.figures
+        return record, record.result, ended.result.figures
 
     def _group(
         self, action: DuplicatesAction, join: JoinRecord, pairs: OutputState
@@ -102,15 +93,15 @@ class DuplicatesRunner(NodeRunner):
         before = output.opened()
         known, highest = read_members(output, before)
         side = self._side(work)
-        grouped = components(*read_pairs(pairs, side, options.of(pairs.uri)))
+        place = work.pairs_uri, options.of(work.pairs_uri)
+        grouped = components(*read_pairs(pairs, side, *place))
         rows = GroupedRows.of(side, metric_named(work.metric), grouped, work.order_by)
         hashes, distances = rows.compared()
         members = Members(hashes, grouped.labels, rows.is_kept)
         ids, highest = lasting_ids(known, members, max(highest, self._highest(action.node)))
         schema = result_schema(rows.side, highest)
         self._reach(action, CommitGroups(work.output_uri))
-        location = (work.output_uri, self.context.run_id, output.options)
-        writer = results.begin(OutputFormat.LANCE, *location)
+        writer = output.begin(self.context.run_id)
         try:
             batches = rows.batches(ids, hashes, distances, schema)
             written = [output.write(writer, 0, schema, batches)] if len(grouped) else []
@@ -123,7 +114,7 @@ class DuplicatesRunner(NodeRunner):
             digest=self.context.digests[action.node],
             content=work.content,
             pairs=join,
-            result=ResultRecord(result.rows, result.digest, result.version),
+            result=result,
             counts=GroupCounts(len(grouped), len(grouped.rows), pairs.rows),
             sizes=GroupSizes.of(grouped.sizes.tolist()),
             highest_id=highest,

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from lancestat import codec
 from lancestat.errors import DatasetMissing, LakeError, OutputNotWritten, VersionMissing
 from lancestat.joins.output.marks import (
     CHANGED,
@@ -35,6 +36,7 @@ from lancestat.joins.output.writer import (
     OutputWriter,
     Written,
     refused,
+    require_outside_datasets,
     stale,
     without_rows,
     writing,
@@ -104,18 +106,27 @@ _BATCH_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class LanceOutput:
-    """A result in a dataset; the methods are those of `result`."""
+    """A result in a dataset. Where a method looks at the location, it raises `OutputOccupied` for
+    what no join wrote there, which is not touched, and a `LakeError` where it cannot be looked at.
+    """
 
     uri: str
     options: Mapping[str, str]
 
     def begin(self, run_id: str) -> OutputWriter:
+        """Prepare to write a result, and remove what killed runs left where that is certain.
+
+        A location inside another dataset is occupied, too; OutputNotWritten where nothing can be
+        written.
+        """
+        require_outside_datasets(self.uri, self.options)
         self.collect_garbage()
         owner = this_process()
         run = f"{owner.tag}-{secrets.token_hex(8)}"
         return OutputWriter(OutputFormat.LANCE, self.uri, run, run_id, owner, self.options)
 
     def collect_garbage(self) -> None:
+        """Remove what killed runs left of results that were never committed, and nothing else."""
         if self.opened() is None:
             self.require_nothing()
         with self._logged():
@@ -130,6 +141,7 @@ class LanceOutput:
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
     ) -> Written:
+        """Write the rows of piece `number` of the result; a repeated attempt does no harm."""
         source = BatchSource(schema.remove_metadata(), batches)
         attempt = f"{number:06d}-{secrets.token_hex(4)}"
         with source.own_errors(), writing(self.uri, self.options):
@@ -145,6 +157,11 @@ class LanceOutput:
     def replace(
         self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]
     ) -> OutputState:
+        """Make the written pieces, in their order, the whole result, in one step.
+
+        Of two runs that replace a result at the same time the later one wins. With OutputNotWritten
+        readers still see the result before.
+        """
         operation = self._replacement(schema, written)
         for attempt in range(_ATTEMPTS):
             before = self.opened()
@@ -183,9 +200,11 @@ class LanceOutput:
         removed: NDArray[np.int64],
         written: Sequence[Written],
     ) -> OutputState:
-        """See `result.update`: an Update changes the rows, a Merge then moves the mark.
+        """Remove rows of the previous result by their ascending places in it, and let the written
+        pieces follow the others, in one step: an Update changes the rows, a Merge moves the mark.
 
-        No commit may come before the Update: it would land behind that of another run, and rows
+        StaleBase is raised when readers do not see `previous` any more, or it has other columns. No
+        commit may come before the Update: it would land behind that of another run, and rows
         would be there twice. A Merge conflicts with whatever changes rows. Small fragments at the
         end, and those of which many rows are gone, are written anew (`first_rewritten`).
         """
@@ -225,38 +244,18 @@ class LanceOutput:
             landed = self._commit(writer, merge, landed, message=MARK_MESSAGE)
         return self._settled(writer, landed)
 
-    def discard(self, writer: OutputWriter) -> None:
-        self.settle(writer)
-
     def current(self) -> OutputState | None:
+        """Return the result that readers see now, None when there is none."""
         dataset = self.opened()
         return None if dataset is None else self._state(dataset)
 
-    def read_rows(self, state: OutputState, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        options, version = self.options, state.version
-        try:
-            dataset = observe_dataset(self.uri, version=version, storage_options=options)
-        except (DatasetMissing, VersionMissing):
-            raise stale(self.uri, "has gone", options) from None
-        if rows_digest(dataset, self.uri, options) != state.digest:
-            raise stale(self.uri, "has been replaced", options)
-        with readable(self.uri, version=version, storage_options=options):
-            first = 0
-            for fragment in dataset.get_fragments():
-                rows = fragment.metadata.num_rows
-                skipped, end = max(start - first, 0), min(stop - first, rows)
-                first += rows
-                if skipped < end:
-                    yield from fragment.scanner(
-                        offset=skipped, limit=end - skipped, batch_size=_BATCH_ROWS
-                    ).to_batches()
-                if first >= stop:
-                    return
-
     def remove_past(self, keep: int | timedelta, now: datetime) -> int:
-        """See `result.remove_past`: results are versions of a dataset, and those after them.
+        """Remove results that are older than what is kept; return how many versions these were.
 
-        The versions of a catalog that manages them are the catalog's to remove.
+        The newest result is kept, with every version since, tagged versions are, and what was
+        replaced less than 15 minutes ago, so that its readers can finish. `keep` says how many
+        results, or for how long. The versions of a catalog that manages them are the catalog's to
+        remove.
         """
         dataset = self.opened()
         if dataset is None or self._is_managed:
@@ -307,8 +306,11 @@ class LanceOutput:
         if names - _UNCOMMITTED:
             raise refused(self.uri, "a folder with other files", options)
 
-    def settle(self, writer: OutputWriter) -> None:
-        """Remove what the run has written and nobody has committed, and its intents."""
+    def discard(self, writer: OutputWriter) -> None:
+        """Remove what the run has written and nobody has committed, and its intents.
+
+        What cannot be removed is logged.
+        """
         with self._logged():
             intents = _read_intents(self._storage, writer.folder)
             if intents is not None:
@@ -360,7 +362,7 @@ class LanceOutput:
             "format_version": 1,
             "files": files,
             "written_at": datetime.now(timezone.utc).isoformat(),
-            "owner": writer.owner.to_json(),
+            "owner": codec.builtins(writer.owner),
         }
         path = f"{_INTENTS}/{writer.folder}/{attempt}.json"
         self._storage.write(path, json.dumps(intent), make_folder=True)
@@ -428,7 +430,7 @@ class LanceOutput:
         """Return the state of what was committed; raises StaleBase where another came first."""
         if landed is None:
             raise stale(self.uri, "has changed", self.options)
-        self.settle(writer)
+        self.discard(writer)
         return self._state(landed)
 
     def _state(self, dataset: LanceDataset) -> OutputState:
@@ -436,8 +438,7 @@ class LanceOutput:
         digest = rows_digest(dataset, self.uri, self.options)
         if digest is None:
             raise refused(self.uri, CHANGED, self.options)
-        rows, version = dataset.count_rows(), dataset.version
-        return OutputState(OutputFormat.LANCE, self.uri, rows, digest, version=version)
+        return OutputState(dataset.count_rows(), digest, dataset.version)
 
     def _clean_up(self, intents: WriteIntents) -> None:
         """Remove the files of a run that no version has, and its intents."""
@@ -639,7 +640,7 @@ def _read_intents(storage: Storage, run: str) -> WriteIntents | None:
             run,
             frozenset(file for intent in stored for file in intent["files"]),
             min(parse_instant(intent["written_at"]) for intent in stored),
-            Process.from_json(stored[0]["owner"]),
+            codec.convert(stored[0]["owner"], Process),
         )
     except (KeyError, TypeError, ValueError):
         return None

@@ -28,12 +28,13 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lancestat import codec
 from lancestat.errors import OutputNotReplaceable, RunError, StaleBase
 from lancestat.joins.output.writer import (
     GRACE,
@@ -42,6 +43,7 @@ from lancestat.joins.output.writer import (
     location_digest,
     reading,
     refused,
+    require_outside_datasets,
     stale,
     without_rows,
     writing,
@@ -75,7 +77,10 @@ _BATCH_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class ParquetOutput:
-    """A result as Parquet files; the methods are those of `result`."""
+    """A result as Parquet files; the methods are those of `LanceOutput`.
+
+    They raise `OutputNotReplaceable` for a location in an object store.
+    """
 
     uri: str
     options: Mapping[str, str]
@@ -85,6 +90,7 @@ class ParquetOutput:
         return location_of(self.uri)
 
     def begin(self, run_id: str) -> OutputWriter:
+        require_outside_datasets(self.uri, self.options)
         location, owner = self.location, this_process()
         with writing(self.uri, self.options):
             location.prepare()
@@ -131,7 +137,7 @@ class ParquetOutput:
         removed: NDArray[np.int64],
         written: Sequence[Written],
     ) -> OutputState:
-        """See `result.update`: files that lose rows are written again, the others are linked."""
+        """See `LanceOutput`: files that lose rows are written again, the others are linked."""
         location = self.location
         with writing(self.uri, self.options), location.locked():
             state = self.current()
@@ -140,22 +146,21 @@ class ParquetOutput:
             if (state.generation, state.digest) != (previous.generation, previous.digest):
                 raise stale(self.uri, "has changed", self.options)
             assert state.generation is not None
-            files = _row_groups(location.root / state.generation)
-            if not _holds(files[0][0], schema):
+            files = _rows_by_file(location.root / state.generation)
+            if not _holds(next(iter(files)), schema):
                 raise stale(self.uri, "has got other columns", self.options)
             numbered: dict[int, Written] = {}
             kept, start = [], 0
-            for path, groups in files:
-                stop = start + sum(groups)
+            for path, rows in files.items():
+                stop = start + rows
                 first, last = removed.searchsorted((start, stop)).tolist()
                 if last > first:
-                    rows = _read_file(path, groups, 0, stop - start)
-                    batches = without_rows(rows, removed[first:last] - start)
+                    batches = without_rows(_read_file(path), removed[first:last] - start)
                     numbered[_number(path)] = self.write(writer, _number(path), schema, batches)
                 else:
                     kept.append(path)
                 start = stop
-            numbered |= dict(enumerate(written, 1 + _number(files[-1][0])))
+            numbered |= dict(enumerate(written, 1 + _number(path)))
             return self._publish(writer, schema, numbered, kept)
 
     def discard(self, writer: OutputWriter) -> None:
@@ -173,16 +178,6 @@ class ParquetOutput:
         with suppress(StaleBase):
             return None if generation is None else self._state(generation)
         return None
-
-    def read_rows(self, state: OutputState, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        assert state.generation is not None
-        first = 0
-        with reading(self.uri, self.options):
-            for path, groups in _row_groups(self.location.root / state.generation):
-                if first >= stop:
-                    return
-                yield from _read_file(path, groups, start - first, stop - first)
-                first += sum(groups)
 
     def _publish(
         self,
@@ -215,8 +210,8 @@ class ParquetOutput:
         with reading(self.uri, self.options):
             sizes = [(path.name, path.stat().st_size) for path in _parquet_files(folder)]
             digest = hashlib.blake2b(json.dumps(sizes).encode(), digest_size=16).hexdigest()
-            rows = sum(sum(groups) for _, groups in _row_groups(folder))
-        return OutputState(OutputFormat.PARQUET, self.uri, rows, digest, generation=generation)
+            rows = sum(_rows_by_file(folder).values())
+        return OutputState(rows, digest, generation=generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +245,7 @@ class ParquetLocation:
         mark = self._mark()
         if mark is None:
             return
-        if mark.location != location_digest(str(self.root)):
+        if mark.place != location_digest(str(self.root)):
             what = "a copy of a join's result that was written at another location"
             raise refused(str(self.root if generation is None else self.path), what, {})
         if generation is not None:
@@ -271,7 +266,7 @@ class ParquetLocation:
         """Make a folder for files of a generation that nobody sees yet, with a lease."""
         generation = secrets.token_hex(8)
         created = datetime.now(timezone.utc).isoformat()
-        owner = {**this_process().to_json(), "created": created}
+        owner = {**codec.builtins(this_process()), "created": created}
         write_durably(self.root / f"{generation}.json", json.dumps(owner))
         folder = self.root / f"{generation}.part"
         folder.mkdir()
@@ -361,14 +356,13 @@ class ParquetLocation:
     def _supersede(self, generation: str) -> None:
         since = {**self._superseded(), generation: datetime.now(timezone.utc)}
         present = {name: instant for name, instant in since.items() if (self.root / name).is_dir()}
-        stored = {name: instant.isoformat() for name, instant in present.items()}
-        write_durably(self.root / _SUPERSEDED, json.dumps(stored))
+        write_durably(self.root / _SUPERSEDED, codec.encode(present))
 
     def _superseded(self) -> dict[str, datetime]:
         try:
-            stored = json.loads((self.root / _SUPERSEDED).read_text(encoding="utf-8"))
-            return {name: datetime.fromisoformat(since) for name, since in stored.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
+            text = (self.root / _SUPERSEDED).read_text(encoding="utf-8")
+            return codec.decode(text, dict[str, codec.Instant])
+        except (OSError, ValueError):
             return {}
 
     def _lease(self, generation: str) -> Lease:
@@ -378,7 +372,7 @@ class ParquetLocation:
         """
         try:
             stored = json.loads((self.root / f"{generation}.json").read_text(encoding="utf-8"))
-            return Lease(Process.from_json(stored), parse_instant(stored["created"]))
+            return Lease(codec.convert(stored, Process), parse_instant(stored["created"]))
         except FileNotFoundError:
             return Lease(None, datetime.min.replace(tzinfo=timezone.utc))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -394,13 +388,9 @@ class ParquetLocation:
             return names <= {"lock", f"{MARKER}.draft"}
 
     def _write_mark(self, generations: Mapping[str, Files]) -> None:
-        mark = {
-            "format_version": _FORMAT_VERSION,
-            "holds": _HOLDS,
-            "place": location_digest(str(self.root)),
-            "generations": generations,
-        }
-        write_durably(self.root / MARKER, json.dumps(mark))
+        place = location_digest(str(self.root))
+        mark = ParquetMark(_FORMAT_VERSION, _HOLDS, place, generations)
+        write_durably(self.root / MARKER, codec.encode(mark))
 
     def _mark(self) -> ParquetMark | None:
         try:
@@ -461,27 +451,24 @@ Files = tuple[tuple[str, int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class ParquetMark:
-    """The mark of a folder of generations; `location` is a `location_digest`."""
+    """The mark of a folder of generations; `place` is a `location_digest`."""
 
-    location: str
-    generations: Mapping[str, Files] = field(default_factory=dict)
+    format_version: int
+    holds: str
+    place: str
+    generations: Mapping[str, Files]
 
     @classmethod
     def read(cls, folder: Path) -> ParquetMark | None:
         """Read the mark of a folder of generations; None where it is not one."""
         try:
-            stored = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-            if stored["holds"] != _HOLDS or stored["format_version"] != _FORMAT_VERSION:
-                return None
-            generations = {
-                name: tuple((str(path), int(size), float(time)) for path, size, time in files)
-                for name, files in stored["generations"].items()
-            }
-            return cls(str(stored["place"]), generations)
+            mark = codec.decode((folder / MARKER).read_text(encoding="utf-8"), cls)
         except FileNotFoundError:
             raise
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError):
             return None
+        is_known = (mark.holds, mark.format_version) == (_HOLDS, _FORMAT_VERSION)
+        return mark if is_known else None
 
 
 def is_unchanged(folder: Path, files: Files) -> bool:
@@ -557,42 +544,21 @@ def _parquet_files(folder: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=64)
-def _row_groups(folder: Path) -> tuple[tuple[Path, tuple[int, ...]], ...]:
-    """Return files of a generation, which never change, with the rows of their groups."""
+def _rows_by_file(folder: Path) -> Mapping[Path, int]:
+    """Return the rows of the files of a generation, which never change, in the order of names."""
     import pyarrow.parquet as pq
 
-    files = []
-    for path in _parquet_files(folder):
-        metadata = pq.read_metadata(path)
-        groups = range(metadata.num_row_groups)
-        files.append((path, tuple(metadata.row_group(group).num_rows for group in groups)))
+    files = {path: pq.read_metadata(path).num_rows for path in _parquet_files(folder)}
     if not files:
         raise FileNotFoundError(folder)
-    return tuple(files)
+    return files
 
 
-def _read_file(
-    path: Path, groups: Sequence[int], start: int, stop: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows of one file by their positions in it, which may lie before it and beyond it."""
+def _read_file(path: Path) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
-    first, overlapping, before = 0, [], 0
-    for number, rows in enumerate(groups):
-        if first < stop and first + rows > start:
-            overlapping.append(number)
-        elif not overlapping:
-            before += rows
-        first += rows
-    if not overlapping:
-        return
-    position = before
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=overlapping):
-            skipped, end = max(start - position, 0), min(stop - position, batch.num_rows)
-            position += batch.num_rows
-            if skipped < end:
-                yield batch.slice(skipped, end - skipped)
+        yield from file.iter_batches(batch_size=_BATCH_ROWS)
 
 
 def _number(path: Path) -> int:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
 from lancestat.joins.record import OutputFormat
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
-from lancestat.lake.files import Process
+from lancestat.lake.files import Process, local_path
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.values import canonical_uri
 
@@ -68,6 +70,20 @@ def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
     """Return the error for a result that is not the one to go on from."""
     redacted_uri = redact_line(uri, secret_values(options))
     return StaleBase(f"the result at {redacted_uri} {what} since it was looked at")
+
+
+def require_outside_datasets(uri: str, options: Mapping[str, str]) -> None:
+    """Refuse a location on this machine that is inside another Lance dataset.
+
+    Lance takes what lies in certain folders of a dataset for parts of it: branches, manifests,
+    indexes. A cleanup of the outer dataset would also remove files of the result.
+    """
+    path = local_path(uri)
+    if path is None:
+        return
+    for folder in Path(os.path.realpath(path)).parents:
+        if any((folder / "_versions").glob("*.manifest")):
+            raise refused(uri, f"a place inside the Lance dataset {folder}", options)
 
 
 def without_rows(

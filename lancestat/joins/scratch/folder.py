@@ -24,6 +24,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lancestat import codec
 from lancestat.errors import (
     LancestatError,
     OutputError,
@@ -275,7 +276,7 @@ def encode(application: str, process: Process, created_at: datetime) -> str:
         {
             "format_version": FORMAT_VERSION,
             "application": application,
-            "process": process.to_json(),
+            "process": codec.builtins(process),
             "created_at": created_at.isoformat(),
         }
     )
@@ -338,7 +339,7 @@ def _marked_lease(store: Storage, folder: str, marker: Any, dead_after: timedelt
     if marker["format_version"] != FORMAT_VERSION:
         raise ValueError(f"it has format {marker['format_version']!r}")
     beat_at = parse_instant(marker["created_at"])
-    process = Process.from_json(marker["process"])
+    process = codec.convert(marker["process"], Process)
     text = store.read(f"{folder}/{HEARTBEAT}")
     with suppress(ValueError):
         beat_at = max(beat_at, parse_instant(text)) if text else beat_at

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 Floats = NDArray[np.float32]
 Reals = NDArray[np.float64]
@@ -18,8 +19,18 @@ _HALF = np.uint64(32)
 _EMPTY = np.uint64(2**32 - 1)
 
 
+class Parallel:
+    """Arrays that are parallel along their first axes: the fields of a dataclass with slots."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def some(self, which: Ints | Mask | slice) -> Self:
+        """Return what the arrays have at some indices."""
+        return type(self)(*(getattr(self, name)[which] for name in self.__slots__))
+
+
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Parallel):
     """The nearest rows of each query, nearest first, equally near ones in row order.
 
     Both are (queries, k): `positions` int64, -1 where there are fewer than k; `distances` float32,
@@ -29,9 +40,6 @@ class Neighbours:
 
     positions: Ints
     distances: Floats
-
-    def some(self, which: Ints | slice) -> Neighbours:
-        return Neighbours(self.positions[which], self.distances[which])
 
     def put(self, which: Ints | Mask | slice, nearest: Neighbours) -> None:
         """Set the neighbours of some queries, in place; columns after the last one stay."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from lancestat.joins.search.metrics import U32, Metric, rounding
-from lancestat.joins.search.neighbours import Floats, Ints, Mask, Reals
+from lancestat.joins.search.neighbours import Floats, Ints, Mask, Parallel, Reals
 
 # Rows that a centre is taken from, and that are prepared at once.
 _SAMPLE = 4096
@@ -29,7 +29,7 @@ _ADDED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedQueries:
+class PreparedQueries(Parallel):
     """Queries in a scaling: `values` (n, dim + 2), `lengths`, and the nearness of distance zero.
 
     The last column of `values` is added to the nearness of every row.
@@ -38,9 +38,6 @@ class PreparedQueries:
     values: Floats
     lengths: Reals
     nearest: Reals
-
-    def some(self, which: Ints | slice) -> PreparedQueries:
-        return PreparedQueries(self.values[which], self.lengths[which], self.nearest[which])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.errors import LancestatError, ListsLost, ScratchUnusable
-from lancestat.joins.search.neighbours import Floats, Ints, Mask, Neighbours, merge, nothing
+from lancestat.joins.search.neighbours import Floats, Ints, Neighbours, Parallel, merge, nothing
 from lancestat.joins.search.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.files import store_options
@@ -208,7 +208,7 @@ def together(counts: Ints, most: int) -> Iterator[range]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Parallel):
     """Pairs, by the positions of their rows, and their distances; each (n,)."""
 
     left: Ints
@@ -234,9 +234,6 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.left)
-
-    def some(self, which: Mask | Ints) -> Pairs:
-        return Pairs(self.left[which], self.right[which], self.distances[which])
 
 
 def write_pairs(

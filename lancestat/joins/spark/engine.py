@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from lancestat.errors import Cancelled, SideColumnMissing, VectorLengthMismatch, did_you_mean
 from lancestat.joins.action import PrepareSides
-from lancestat.joins.output import result as output
+from lancestat.joins.output.result import output_at, output_of
 from lancestat.joins.scratch.folder import scratch, utc_now
 from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore
@@ -186,9 +186,9 @@ class SparkJoin:
         left, right = self._open_sides(stage)
         dimension = _common_dimension(left, right, has_bits=request.metric.has_bits)
         options = engine.options.of(work.output_uri)
-        writer = output.begin(work.output_format, work.output_uri, engine.run_id, options)
+        writer = output_at(work.output_format, work.output_uri, options).begin(engine.run_id)
         rollback = self.cleanup.enter_context(ExitStack())
-        rollback.callback(output.discard, writer)
+        rollback.callback(output_of(writer).discard, writer)
         cores, rows = engine.jobs.cores, (len(left.all_rows), len(right.all_rows))
         has_nearest_by = has_nearest_by_join() and not is_connect(engine.spark)
         keeper = self._keeper(right, dimension)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lancestat.errors import StaleBase
 from lancestat.joins.scratch.kept_neighbours import STEP, KeptNeighbours, Piece
-from lancestat.joins.search.neighbours import Floats, Ints, Mask
+from lancestat.joins.search.neighbours import Floats, Ints, Mask, Parallel
 from lancestat.joins.search.scratch_tables import write_fragment
 from lancestat.joins.search.work import FragmentState, Rows, VectorSide
 from lancestat.joins.spark.reader import addresses, addresses_at
@@ -35,7 +35,7 @@ _FILTER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPairs:
+class KeptPairs(Parallel):
     """Pairs in the order of their left rows, the nearest first; each (n,).
 
     `left` and `right` are addresses. `lines` are the rows of the result that show them. After the
@@ -60,11 +60,6 @@ class KeptPairs:
 
     def __len__(self) -> int:
         return len(self.left)
-
-    def some(self, which: Mask | Ints | slice) -> KeptPairs:
-        return KeptPairs(
-            self.left[which], self.right[which], self.distances[which], self.lines[which]
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.joins.output import result as output
+from lancestat.joins.output.result import output_of
 from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.search.neighbours import Neighbours, without
 from lancestat.joins.search.work import JoinKind, OutputNames, Rows, VectorSide
@@ -84,7 +84,7 @@ class Materializer:
         )
 
     def write_batches(self, number: int, batches: Iterable[pa.RecordBatch]) -> Written:
-        return output.write(self.writer, number, self.schema, batches)
+        return output_of(self.writer).write(self.writer, number, self.schema, batches)
 
     def kept(self, chunk: ProbedChunk, lines: int) -> KeptPairs | None:
         """Return the pairs of a chunk as they are kept, of which so many lines come before."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,14 +17,12 @@ from pyspark.sql import SparkSession
 
 from lancestat.errors import ListsLost
 from lancestat.joins.action import BuildIndex, CommitResult, JoinStage, Probe
-from lancestat.joins.output import result as output
+from lancestat.joins.output.result import output_of
 from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, OutputState
-from lancestat.joins.search.cost_model import SAMPLE_ROWS, JoinSize, Strategy
+from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.distances import join_distances
-from lancestat.joins.search.index import IndexedSide, SearchParameters
-from lancestat.joins.search.neighbours import Neighbours, merge, nothing, share_found, within
+from lancestat.joins.search.neighbours import nearest_pairs, within
 from lancestat.joins.search.scratch_tables import MOST_HELD
-from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.work import (
     JoinKind,
     JoinOutcome,
@@ -32,23 +30,20 @@ from lancestat.joins.search.work import (
     JoinWork,
     Rows,
     Scope,
-    VectorSide,
 )
 from lancestat.joins.spark.cells import (
     CHUNK_BYTES,
     NEIGHBOUR_BYTES,
     CellResult,
-    ChunkCell,
-    ChunkSearch,
     ExactCells,
     Grid,
-    LeftRows,
     chunk_cells,
     cut,
     cut_by_pairs,
     list_grid,
 )
 from lancestat.joins.spark.groups import GroupCells, GroupedRows, write_grouped
+from lancestat.joins.spark.index import IndexCells, tuned_index
 from lancestat.joins.spark.ivf import IndexKeeper, IvfCells, IvfIndex, IvfWriter, split_lists
 from lancestat.joins.spark.job import (
     SLICE_ROWS,
@@ -56,7 +51,6 @@ from lancestat.joins.spark.job import (
     CellJob,
     WrittenChunk,
     count_valid,
-    run_each,
     too_many,
     worker_task,
     written_chunk,
@@ -67,80 +61,12 @@ from lancestat.joins.spark.updates import Keeping
 from lancestat.redact import secret_values
 from lancestat.runs.actions import OnStage
 from lancestat.spark.failure import job_error
-from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
 from lancestat.spark.session import task_threads
 from lancestat.spark.versions import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class IndexCells(ChunkSearch):
-    """Searches the index; `recall` was measured on a sample, and `excluded` right rows cannot
-    match.
-    """
-
-    right: VectorReader = field(kw_only=True)
-    parameters: SearchParameters = field(kw_only=True)
-    recall: float | None = field(kw_only=True)
-    excluded: int = field(kw_only=True)
-
-    def nearest(self, cell: ChunkCell, rows: LeftRows, k: int, *, is_first: bool) -> CellResult:
-        nearest = _indexed(self.right).search(rows.vectors, k, self.parameters)
-        neighbours = within(nearest, self.request.limit)
-        pairs = len(rows) * k * self.parameters.proposals
-        return CellResult(rows.positions, neighbours, self.excluded, pairs)
-
-
-def tuned_index(
-    jobs: Jobs, left: VectorReader, right: VectorReader, request: JoinRequest, threads: int
-) -> IndexCells | None:
-    """Find how far the index has to be searched for the recall, on a sample of left rows.
-
-    One pass over the right side finds their true neighbours. None where no search reaches it.
-    """
-    queries = left.sample(SAMPLE_ROWS)
-    truth, excluded = _true_neighbours(jobs, right, queries, request.k, threads)
-    side = _indexed(right)
-    recall: float | None
-    if request.nprobes is not None:
-        parameters = SearchParameters(request.nprobes)
-        found = side.search(queries, request.k, parameters)
-        recall = share_found(truth.positions, found.positions)
-    else:
-        assert request.recall is not None
-        measured = side.measure(queries, truth, request.recall) if len(queries) > 1 else None
-        if measured is None:
-            return None
-        parameters, recall = measured
-    return IndexCells(
-        left, request, right=right, parameters=parameters, recall=recall, excluded=excluded
-    )
-
-
-def _true_neighbours(
-    jobs: Jobs, right: VectorReader, queries: NDArray[np.float32], k: int, threads: int
-) -> tuple[Neighbours, int]:
-    def compare(rows: Rows) -> tuple[Neighbours, int]:
-        nearest, excluded = ExactSearch(queries, k, right.metric), 0
-        for block in right.blocks(rows):
-            nearest.add(block.rows, block.positions)
-            excluded += block.excluded
-        return nearest.neighbours(), excluded
-
-    options, parts = right.side.storage_options, cut(right.side.all_rows, jobs.cores)
-    done = run_each(jobs, compare, parts, options, "sampling the recall", threads)
-    neighbours = merge([neighbours for neighbours, _ in done], k)
-    return neighbours, sum(excluded for _, excluded in done)
-
-
-def _indexed(right: VectorReader) -> IndexedSide:
-    side = right.side
-    assert isinstance(side, VectorSide)
-    dataset = pinned_dataset(side.pin, side.storage_options)
-    return IndexedSide(dataset, side, right.metric)
 
 
 _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
@@ -215,23 +141,16 @@ class NearestByJoin:
 
 
 def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    held: list[pa.RecordBatch] = []
+    for number, parts in groupby(_cut(batches), lambda part: part.column("chunk")[0].as_py()):
+        yield number, pa.Table.from_batches(parts)
+
+
+def _cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches cut where another chunk begins."""
     for batch in batches:
-        numbers = batch.column("chunk").to_numpy()
-        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
-        for start, stop in pairwise(map(int, edges)):
-            part = batch.slice(start, stop - start)
-            if held and part.num_rows and _number(held[0]) != _number(part):
-                yield _number(held[0]), pa.Table.from_batches(held)
-                held = []
-            if part.num_rows:
-                held.append(part)
-    if held:
-        yield _number(held[0]), pa.Table.from_batches(held)
-
-
-def _number(batch: pa.RecordBatch) -> int:
-    return int(batch.column("chunk")[0].as_py())
+        starts = np.flatnonzero(np.diff(batch.column("chunk").to_numpy(), prepend=-1)).tolist()
+        for start, stop in pairwise([*starts, batch.num_rows]):
+            yield batch.slice(start, stop - start)
 
 
 def _ranked(left: DataFrame, right: DataFrame, request: JoinRequest) -> DataFrame:
@@ -270,15 +189,9 @@ def _result(table: pa.Table, request: JoinRequest, excluded: int, compared: int)
     queries, positions, distances = (
         table.column(name).drop_null().to_numpy() for name in ("query", "place", "distance")
     )
-    order = np.lexsort((positions, distances, queries))
-    matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
-    rank = np.arange(len(order)) - np.repeat(firsts, counts)
-    neighbours = nothing(len(matched), request.ranked)
-    line = np.repeat(np.arange(len(matched)), counts)
-    neighbours.positions[line, rank] = positions[order]
-    neighbours.distances[line, rank] = distances[order]
+    matched, nearest = nearest_pairs(queries, distances, positions, request.ranked)
     pairs = len(matched) * compared
-    return CellResult(matched, within(neighbours, request.limit), excluded, pairs)
+    return CellResult(matched, within(nearest, request.limit), excluded, pairs)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -389,6 +302,7 @@ class PreparedJoin:
     def commit(self, stage: CommitResult) -> None:
         written = [chunk.written for chunk in self._chunks if chunk.written is not None]
         writer, schema = self.materialize.writer, self.materialize.schema
+        output = output_of(writer)
         increment, removed = self.work.increment, self._removed
         before = 0 if increment is None else increment.previous.rows - len(removed)
         if self.keeping is not None:

@@ -30,7 +30,15 @@ from lancestat.joins.scratch.kept_neighbours import (
 )
 from lancestat.joins.search.distances import DistanceTally
 from lancestat.joins.search.groups import Groups
-from lancestat.joins.search.neighbours import Floats, Ints, Mask, Neighbours, nothing, without
+from lancestat.joins.search.neighbours import (
+    Floats,
+    Ints,
+    Mask,
+    Neighbours,
+    Parallel,
+    nothing,
+    without,
+)
 from lancestat.joins.search.scratch_tables import Pairs, committed
 from lancestat.joins.search.search import ExactSearch, RowList
 from lancestat.joins.search.vectors import Vectors
@@ -81,7 +89,7 @@ class UpdateCell:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entries:
+class _Entries(Parallel):
     """Neighbours (n,) of left rows of a cell by their numbers there, the nearest first.
 
     `known` are the indices of the kept pairs that they are, -1 for those that were just found.
@@ -98,13 +106,8 @@ class _Entries:
 
     @classmethod
     def together(cls, parts: Sequence[_Entries]) -> _Entries:
-        names = ("row", "right", "distances", "known")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    def some(self, which: Mask | Ints) -> _Entries:
-        return _Entries(
-            self.row[which], self.right[which], self.distances[which], self.known[which]
-        )
+        arrays = ([getattr(part, name) for part in parts] for name in cls.__slots__)
+        return cls(*map(np.concatenate, arrays))
 
     @property
     def ranks(self) -> Ints:
@@ -112,7 +115,7 @@ class _Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class _Lines(Parallel):
     """Pairs (n,) of a cell in the order in which they are kept, and their lines in the result."""
 
     row: Ints
@@ -121,16 +124,6 @@ class _Lines:
     ranks: Ints
     lines: Ints
     is_shown: Mask
-
-    def some(self, which: Mask | Ints) -> _Lines:
-        return _Lines(
-            self.row[which],
-            self.right[which],
-            self.distances[which],
-            self.ranks[which],
-            self.lines[which],
-            self.is_shown[which],
-        )
 
     def by_rank(self) -> Neighbours:
         columns = nothing(int(self.row.max(initial=-1)) + 1, int(self.ranks.max(initial=0)) + 1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from lancestat import codec
 from lancestat.query.estimates import ColumnEstimate, column_estimates, remaining_fragments
 from lancestat.query.fragments import FragmentStatistics, RemainingFragments
 from lancestat.query.plans.cardinality import Estimator
@@ -64,7 +65,7 @@ class PlanAnswers:
     def _order(self, region: Message) -> Any:
         inputs = [self._estimator.facts[index] for index in region["inputs"]]
         known = [facts for facts in inputs if facts is not None and facts.columns]
-        conditions = list(map(Condition.of, region["conditions"]))
+        conditions = codec.convert(region["conditions"], list[Condition])
         columns = {id for facts in known for id in facts.columns}
         if len(known) < len(inputs) or any(
             id not in columns for condition in conditions for id in condition.columns

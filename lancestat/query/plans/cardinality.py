@@ -80,10 +80,8 @@ def _is_known(operator: Operator, inputs: Sequence[Facts]) -> bool:
         case "join" | "filter" if "sample" not in operator.details:
             return all(id in columns for each in operator.conditions for id in each.columns)
         case "aggregate":
-            keys = map(OutputColumn.of_message, operator.details["keys"])
-            return all(
-                id in columns for key in keys if key.values is None for id in _columns_of(key)
-            )
+            keys = (key for key in operator.keys if key.values is None)
+            return all(id in columns for key in keys for id in _columns_of(key))
     return True
 
 
@@ -230,7 +228,7 @@ def _computed(source: Facts, column: OutputColumn, rows: float) -> ColumnFacts:
 
 def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]) -> Facts:
     [below] = inputs
-    keys = [OutputColumn.of_message(key) for key in operator.details["keys"]]
+    keys = operator.keys
     if not keys:
         return _with_columns(below, operator.columns, Facts(1.0, 1.0, "one group"))
     below, ids = _with_values(below, keys)
@@ -240,7 +238,7 @@ def _aggregate(estimator: Estimator, operator: Operator, inputs: Sequence[Facts]
     at_most = min(below.at_most, max(groups, groups * below.at_most / max(1.0, below.rows)))
     evidence = evidence or "distinct count"
     made = Facts(groups, at_most, evidence, samples=below.samples, parts=below.parts)
-    columns = list(operator.columns)
+    columns = operator.columns
     grouped = frozenset(
         column.id for column in columns if column.key is not None and column.id is not None
     )

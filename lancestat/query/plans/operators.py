@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from lancestat import codec
 
 Json = Mapping[str, Any]
 
@@ -38,10 +40,6 @@ class Condition:
         """Whether it bounds a column by a value that only the query finds out."""
         return self.compares in ("<", "<=", ">", ">=") and not self.right
 
-    @classmethod
-    def of(cls, message: Json) -> Condition:
-        return cls(**{**message, "columns": tuple(message["columns"])})
-
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
@@ -55,7 +53,7 @@ class OutputColumn:
     in the rows of its sample.
     """
 
-    id: str | None
+    id: str | None = None
     of: str | None = None
     sources: tuple[str, ...] = ()
     key: int | None = None
@@ -66,28 +64,13 @@ class OutputColumn:
     extreme_of: str | None = None
     added: Json | None = None
 
-    @classmethod
-    def of_message(cls, message: Json) -> OutputColumn:
-        return cls(
-            message.get("id"),
-            message.get("of"),
-            tuple(message.get("from", ())),
-            message.get("key"),
-            message.get("is_count", False),
-            message.get("values"),
-            message.get("sum_of"),
-            message.get("type", ""),
-            message.get("extreme_of"),
-            message.get("added"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     """An operator; `inputs` are the indexes of those that it reads.
 
     `rows` are what Spark itself expects, None where unknown; they are true where `is_exact`:
-    adaptive execution has counted them. `details` are those of its kind.
+    adaptive execution has counted them. `details` has what its kind has besides.
     """
 
     kind: str
@@ -101,27 +84,19 @@ class Operator:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """The conjunction of a filter or join."""
-        return tuple(map(Condition.of, self.details.get("conditions", ())))
+        return codec.convert(self.details.get("conditions", ()), tuple[Condition, ...])
 
     @property
-    def columns(self) -> Iterator[OutputColumn]:
+    def columns(self) -> Sequence[OutputColumn]:
         """What a projection or an aggregate computes."""
-        return map(OutputColumn.of_message, self.details["columns"])
+        return codec.convert(self.details["columns"], list[OutputColumn])
 
-
-_COMMON = ("kind", "name", "inputs", "output", "rows", "is_exact")
+    @property
+    def keys(self) -> Sequence[OutputColumn]:
+        """What an aggregate groups by."""
+        return codec.convert(self.details["keys"], list[OutputColumn])
 
 
 def read_operators(messages: Sequence[Json]) -> list[Operator]:
     """Return the operators of a plan, each after those that it reads."""
-    return [
-        Operator(
-            **{
-                **{key: message[key] for key in _COMMON if key in message},
-                "inputs": tuple(message["inputs"]),
-                "output": tuple(message["output"]),
-            },
-            details={key: value for key, value in message.items() if key not in _COMMON},
-        )
-        for message in messages
-    ]
+    return [replace(codec.convert(message, Operator), details=message) for message in messages]

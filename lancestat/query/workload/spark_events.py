@@ -60,20 +60,16 @@ class _Accumulable(msgspec.Struct, rename={"id": "ID", "name": "Name", "value": 
     value: object = None
 
 
-class _StageInfo(msgspec.Struct, rename={"accumulables": "Accumulables"}):
+class _Info(msgspec.Struct, rename={"accumulables": "Accumulables"}):
     accumulables: list[_Accumulable] = []
 
 
-class _StageCompleted(msgspec.Struct, rename={"stage": "Stage Info"}):
-    stage: _StageInfo
+class _StageCompleted(msgspec.Struct, rename={"info": "Stage Info"}):
+    info: _Info
 
 
-class _TaskInfo(msgspec.Struct, rename={"accumulables": "Accumulables"}):
-    accumulables: list[_Accumulable] = []
-
-
-class _TaskEnd(msgspec.Struct, rename={"task": "Task Info"}):
-    task: _TaskInfo | None = None
+class _TaskEnd(msgspec.Struct, rename={"info": "Task Info"}):
+    info: _Info | None = None
 
 
 class _Head(msgspec.Struct, rename={"event": "Event"}):
@@ -205,11 +201,8 @@ class _Application:
             case _DriverUpdates():
                 for id, value in event.accum_updates:
                     self._count(id, value)
-            case _StageCompleted():
-                for accumulable in event.stage.accumulables:
-                    self._count(accumulable.id, accumulable.value)
-            case _TaskEnd():
-                for accumulable in event.task.accumulables if event.task else ():
+            case _StageCompleted() | _TaskEnd():
+                for accumulable in event.info.accumulables if event.info else ():
                     self._count(accumulable.id, accumulable.value)
             case _End():
                 self._end(event.execution_id)

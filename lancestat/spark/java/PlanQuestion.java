@@ -420,7 +420,7 @@ final class PlanQuestion {
     if (value instanceof Attribute) {
       return column.put("of", id((Attribute) value));
     }
-    column.set("from", ids(value.references().iterator()));
+    column.set("sources", ids(value.references().iterator()));
     return column;
   }
 

@@ -228,7 +228,7 @@ def test_a_change_of_what_is_kept_or_shown_costs_nothing(shop: Shop) -> None:
         Risk.JOIN_MEANING_CHANGED: "other rows are kept, since keep.order_by differs"
     }
     change = changed(shop, keep={"order_by": ["id desc"]}, select=["title"])
-    assert not change.finds_pairs_again
+    assert not change.runs_again
     assert Risk.COST_INCREASED not in risks(change, shop)
 
 

@@ -13,7 +13,7 @@ from lancestat.joins.action import JoinAction
 from lancestat.joins.duplicates.action import DuplicatesAction, GroupWork
 from lancestat.joins.duplicates.planner import DuplicatesAssessment, decide
 from lancestat.joins.duplicates.record import DuplicatesRecord, GroupCounts, GroupSizes
-from lancestat.joins.record import OutputFormat, OutputState, ResultRecord
+from lancestat.joins.record import OutputState
 from lancestat.joins.search.work import PinnedTable
 from lancestat.lake.snapshot import Pin
 from lancestat.runs.actions import Reason, Skip, needs_spark
@@ -40,20 +40,21 @@ WORK = GroupWork(
     "wh/same.lance",
     "content",
     "pairs",
+    "wh/.same.lance.pairs",
 )
 RECORD = DuplicatesRecord(
     "same",
     "meaning",
     "content",
     BEFORE,
-    ResultRecord(9, "made", 2),
+    OutputState(9, "made", 2),
     GroupCounts(4, 9, 6),
     GroupSizes((3, 1), (3, 2, 2, 2)),
     4,
     datetime(2026, 1, 1, tzinfo=timezone.utc),
 )
-OUTPUT = OutputState(OutputFormat.LANCE, "wh/same.lance", 9, "made", version=2)
-PAIRS = OutputState(OutputFormat.LANCE, "wh/.same.lance.pairs", 6, "pairs", version=2)
+OUTPUT = OutputState(9, "made", version=2)
+PAIRS = OutputState(6, "pairs", version=2)
 UNCHANGED = decided()
 APPENDED = planned_join(table(0, 1, 2))
 

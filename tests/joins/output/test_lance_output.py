@@ -24,8 +24,8 @@ import pytest
 
 from lancestat.errors import LakeError, OutputOccupied, RunError, StaleBase
 from lancestat.joins.output import lance_output
-from lancestat.joins.output import result as output
 from lancestat.joins.output.lance_output import LanceOutput
+from lancestat.joins.output.result import Output, output_at, output_of
 from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.record import OutputFormat, OutputState
 from lancestat.lake.files import Process, this_process
@@ -55,7 +55,7 @@ def uri(tmp_path: Path) -> str:
 
 
 def now(uri: str) -> OutputState:
-    state = output.current(LANCE, uri, {})
+    state = output_at(LANCE, uri, {}).current()
     assert state is not None
     return state
 
@@ -210,14 +210,14 @@ def test_a_result_is_recognized_after_what_keeps_its_rows_in_order(
     for change in changes:
         change(lance.dataset(uri))
     assert (now(uri).digest == before.digest) == is_same
-    writer = output.begin(LANCE, uri, "run", {})
+    writer = output_at(LANCE, uri, {}).begin("run")
     written = write(writer, [rows(20, 25)])
     if is_same:
-        output.update(writer, SCHEMA, before, np.array([3, 19]), written)
+        output_of(writer).update(writer, SCHEMA, before, np.array([3, 19]), written)
         assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, *range(4, 19), *range(20, 25)]
     else:
         with pytest.raises(StaleBase):
-            output.update(writer, SCHEMA, before, NO_LINES, written)
+            output_of(writer).update(writer, SCHEMA, before, NO_LINES, written)
     put(LANCE, uri, [rows(0, 4)])
     assert seen(LANCE, uri) == table(rows(0, 4))
 
@@ -245,7 +245,7 @@ def test_a_commit_during_the_replacement_of_a_result_is_detected(
 ) -> None:
     """Lance rebases an Overwrite over all commits in between."""
     put(LANCE, uri, [rows(0, 3)])
-    writer = output.begin(LANCE, uri, "run", {})
+    writer = output_at(LANCE, uri, {}).begin("run")
     written = write(writer, [rows(3, 5)])
     look = LanceOutput.opened
 
@@ -257,7 +257,7 @@ def test_a_commit_during_the_replacement_of_a_result_is_detected(
 
     monkeypatch.setattr(LanceOutput, "opened", look_and_be_late)
     with pytest.raises(RunError) as caught:
-        output.replace(writer, SCHEMA, written)
+        output_of(writer).replace(writer, SCHEMA, written)
     assert caught.value.code == "LS570"
     assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, 7]
 
@@ -268,7 +268,7 @@ def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
 ) -> None:
     """It has the expected version number, or the rows that Lance requires of a Merge."""
     previous = put(LANCE, uri, [rows(0, 3)])
-    writer = output.begin(LANCE, uri, "run", {})
+    writer = output_at(LANCE, uri, {}).begin("run")
     written = write(writer, [rows(3, 5)])
     mine = table(rows(90, 93))
     commit = lance.LanceDataset.commit
@@ -282,38 +282,21 @@ def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
     monkeypatch.setattr(lance.LanceDataset, "commit", commit_too_late)
     with pytest.raises(RunError) as caught:
         if how == "replace":
-            output.replace(writer, SCHEMA, written)
+            output_of(writer).replace(writer, SCHEMA, written)
         else:
-            output.update(writer, SCHEMA, previous, NO_LINES, written)
+            output_of(writer).update(writer, SCHEMA, previous, NO_LINES, written)
     assert caught.value.code == "LS570"
     assert lance.dataset(uri).to_table() == mine
-
-
-def test_rows_of_another_dataset_of_the_same_version_are_not_those_of_a_result(uri: str) -> None:
-    state = put(LANCE, uri, [rows(0, 3)])
-    shutil.rmtree(uri)
-    put(LANCE, uri, [rows(7, 10)])
-    with pytest.raises(StaleBase, match="has been replaced"):
-        list(output.read_rows(state, 0, 3, {}))
 
 
 def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
     digests = []
     for order in ((0, 1), (1, 0)):
-        writer = output.begin(LANCE, uri, "run", {})
+        writer = output_at(LANCE, uri, {}).begin("run")
         written = write(writer, [rows(0, 3)], [rows(3, 6)])
-        state = output.replace(writer, SCHEMA, [written[position] for position in order])
+        state = output_of(writer).replace(writer, SCHEMA, [written[position] for position in order])
         digests.append(state.digest)
     assert digests[0] != digests[1]
-
-
-def test_a_result_is_read_at_its_version(uri: str) -> None:
-    state = put(LANCE, uri, [rows(0, 3)])
-    put(LANCE, uri, [rows(3, 9)])
-    assert table(*output.read_rows(state, 0, 3, {})) == table(rows(0, 3))
-    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
-    with pytest.raises(StaleBase):
-        list(output.read_rows(state, 0, 3, {}))
 
 
 def test_a_damaged_dataset_is_reported_and_not_changed(uri: str) -> None:
@@ -321,8 +304,8 @@ def test_a_damaged_dataset_is_reported_and_not_changed(uri: str) -> None:
     [manifest] = Path(uri).glob("_versions/*.manifest")
     manifest.write_bytes(b"x")
     for action in (
-        lambda: output.current(LANCE, uri, {}),
-        lambda: output.begin(LANCE, uri, "run", {}),
+        lambda: output_at(LANCE, uri, {}).current(),
+        lambda: output_at(LANCE, uri, {}).begin("run"),
     ):
         with pytest.raises(LakeError) as caught:
             action()
@@ -333,7 +316,8 @@ def test_concurrent_appends_never_repeat_rows(uri: str) -> None:
     """Runs of one join that start together find the same new rows: one of them wins."""
     previous = put(LANCE, uri, [rows(0, 3)])
     for round in range(5):
-        writers = [output.begin(LANCE, uri, f"run {number}", {}) for number in range(3)]
+        output = output_at(LANCE, uri, {})
+        writers = [output.begin(f"run {number}") for number in range(3)]
         first = previous.rows
         written = [write(writer, [rows(first, first + 2)]) for writer in writers]
         start = threading.Barrier(3)
@@ -344,6 +328,7 @@ def test_concurrent_appends_never_repeat_rows(uri: str) -> None:
             written: list[list[Written]] = written,
             previous: OutputState = previous,
             start: threading.Barrier = start,
+            output: Output = output,
         ) -> OutputState | None:
             start.wait()
             try:
@@ -368,9 +353,9 @@ def test_concurrent_first_results_leave_one_whole_result(
     with monkeypatch.context() as patch:
         patch.setattr(LanceOutput, "opened", lambda self: None)
         patch.setattr(LanceOutput, "require_nothing", lambda self: None)
-        writer = output.begin(LANCE, uri, "run", {})
+        writer = output_at(LANCE, uri, {}).begin("run")
         written = write(writer, [rows(3, 5), rows(5, 6)], [])
-    output.replace(writer, SCHEMA, written)
+    output_of(writer).replace(writer, SCHEMA, written)
     assert seen(LANCE, uri) == table(rows(3, 6))
 
 
@@ -403,7 +388,7 @@ def test_a_writer_killed_at_a_random_moment_leaves_a_whole_result(uri: str, seed
         assert process.stdout.readline() == "ready\n"
         time.sleep(random.Random(seed).uniform(0, 0.5))
         process.send_signal(signal.SIGKILL)
-    state = output.current(LANCE, uri, {})
+    state = output_at(LANCE, uri, {}).current()
     if state is not None:
         visible = seen(LANCE, uri)
         [tag] = {name.partition("-")[0] for name in visible["name"].to_pylist()}
@@ -420,27 +405,27 @@ def data_files(uri: str) -> set[str]:
 def test_unreported_files_of_a_failed_job_are_removed(uri: str) -> None:
     state = put(LANCE, uri, [rows(0, 3)])
     before = files_below(Path(uri))
-    writer = output.begin(LANCE, uri, "run", {})
+    writer = output_at(LANCE, uri, {}).begin("run")
     write(writer, [rows(3, 5)], [rows(5, 6)])
-    output.discard(writer)
+    output_of(writer).discard(writer)
     assert files_below(Path(uri)) == before
     assert now(uri) == state
 
 
 def test_files_of_unused_attempts_are_removed(uri: str) -> None:
-    writer = output.begin(LANCE, uri, "run", {})
-    output.write(writer, 0, SCHEMA, [rows(0, 3)])
-    taken = output.write(writer, 0, SCHEMA, [rows(0, 3)])
-    output.replace(writer, SCHEMA, [taken])
+    writer = output_at(LANCE, uri, {}).begin("run")
+    output_of(writer).write(writer, 0, SCHEMA, [rows(0, 3)])
+    taken = output_of(writer).write(writer, 0, SCHEMA, [rows(0, 3)])
+    output_of(writer).replace(writer, SCHEMA, [taken])
     assert len(data_files(uri)) == 1
     assert not Path(uri, "_lancestat").exists()
 
 
 def test_a_dataset_created_meanwhile_keeps_none_of_the_files(uri: str) -> None:
-    writer = output.begin(LANCE, uri, "run", {})
+    writer = output_at(LANCE, uri, {}).begin("run")
     write(writer, [rows(0, 3)])
     lance.write_dataset(pa.table({"x": [1]}), uri)
-    output.discard(writer)
+    output_of(writer).discard(writer)
     assert len(data_files(uri)) == 1
     assert lance.dataset(uri).to_table() == pa.table({"x": [1]})
 
@@ -452,17 +437,17 @@ ELSEWHERE = Process("another host", 1, 1)
 def test_files_of_a_killed_run_are_removed_by_the_next(uri: str) -> None:
     state = put(LANCE, uri, [rows(0, 3)])
     before = data_files(uri)
-    dead = replace(output.begin(LANCE, uri, "run", {}), owner=GONE)
+    dead = replace(output_at(LANCE, uri, {}).begin("run"), owner=GONE)
     write(dead, [rows(3, 5)])
     left = data_files(uri) - before
-    far = replace(output.begin(LANCE, uri, "run", {}), owner=ELSEWHERE)
+    far = replace(output_at(LANCE, uri, {}).begin("run"), owner=ELSEWHERE)
     written = write(far, [rows(5, 7)])
     assert left
     assert not left & data_files(uri), "removed by the run that came after it"
-    alive = output.begin(LANCE, uri, "run", {})
+    alive = output_at(LANCE, uri, {}).begin("run")
     assert now(uri) == state
-    output.replace(alive, SCHEMA, write(alive, [rows(7, 8)]))
-    output.replace(far, SCHEMA, written)
+    output_of(alive).replace(alive, SCHEMA, write(alive, [rows(7, 8)]))
+    output_of(far).replace(far, SCHEMA, written)
     assert seen(LANCE, uri) == table(rows(5, 7))
     assert not Path(uri, "_lancestat").exists()
 
@@ -471,10 +456,10 @@ KILLED_BEFORE_AN_INTENT = """
 import os, pathlib, signal, sys
 from lancestat.joins.record import OutputFormat
 from lancestat.joins.output import lance_output
-from lancestat.joins.output import result as output
 from tests.joins.search.results import SCHEMA, rows
 
-writer = output.begin(OutputFormat.LANCE, sys.argv[1], "run", {})
+output = lance_output.LanceOutput(sys.argv[1], {})
+writer = output.begin("run")
 pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 output.write(writer, 0, SCHEMA, [rows(3, 5)])
 """
@@ -487,7 +472,7 @@ def test_drafts_of_a_run_killed_before_its_first_intent_are_removed(uri: str) ->
     killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert len(list(Path(uri, "_lancestat").rglob("*.json.draft-*"))) == 1
-    output.collect_garbage(LANCE, uri, {})
+    output_at(LANCE, uri, {}).collect_garbage()
     assert not Path(uri, "_lancestat").exists()
     assert seen(LANCE, uri) == table(rows(0, 3))
 
@@ -496,16 +481,16 @@ def test_committed_files_of_a_killed_run_are_kept(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in versions that are no longer the latest."""
-    dead = replace(output.begin(LANCE, uri, "run", {}), owner=GONE)
+    dead = replace(output_at(LANCE, uri, {}).begin("run"), owner=GONE)
     written = write(dead, [rows(0, 3)])
     with monkeypatch.context() as patch:
-        patch.setattr(LanceOutput, "settle", lambda self, writer: None)
-        output.replace(dead, SCHEMA, written)
+        patch.setattr(LanceOutput, "discard", lambda self, writer: None)
+        output_of(dead).replace(dead, SCHEMA, written)
     with monkeypatch.context() as patch:
         patch.setattr(LanceOutput, "all_intents", lambda self: ())
         put(LANCE, uri, [rows(3, 5)])
     assert Path(uri, "_lancestat").exists()
-    output.begin(LANCE, uri, "run", {})
+    output_at(LANCE, uri, {}).begin("run")
     assert not Path(uri, "_lancestat").exists()
     assert lance.dataset(uri, version=1).to_table().num_rows == 3
     assert seen(LANCE, uri) == table(rows(3, 5))
@@ -528,10 +513,10 @@ def test_a_full_disk_is_reported(uri: str, monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError("LanceError(IO): Generic LocalFileSystem error: No space left on device")
 
     state = put(LANCE, uri, [rows(0, 3)])
-    writer = output.begin(LANCE, uri, "run", {})
+    writer = output_at(LANCE, uri, {}).begin("run")
     monkeypatch.setattr(lance.fragment, "write_fragments", full)
     with pytest.raises(RunError) as caught:
-        output.write(writer, 0, SCHEMA, [rows(0, 3)])
+        output_of(writer).write(writer, 0, SCHEMA, [rows(0, 3)])
     assert caught.value.code == "LS571"
     assert f"no space is left at {uri}" in caught.value.message
     assert now(uri) == state
@@ -540,7 +525,7 @@ def test_a_full_disk_is_reported(uri: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_pickled_writers_show_no_secrets(uri: str) -> None:
     import pickle
 
-    writer = output.begin(LANCE, uri, "run", {"aws_secret_access_key": "hush"})
+    writer = output_at(LANCE, uri, {"aws_secret_access_key": "hush"}).begin("run")
     assert pickle.loads(pickle.dumps(writer)) == writer
     assert "hush" not in repr(writer)
 
@@ -560,22 +545,21 @@ def test_results_are_written_to_an_object_store(object_store: ObjectStore) -> No
         dataset = lance.dataset(uri, storage_options=dict(options))
         return dataset.to_table().replace_schema_metadata(None)
 
-    assert output.current(LANCE, uri, options) is None
-    writer = output.begin(LANCE, uri, "run", options)
+    assert output_at(LANCE, uri, options).current() is None
+    writer = output_at(LANCE, uri, options).begin("run")
     write(writer, [rows(0, 3)])
-    assert output.current(LANCE, uri, options) is None
-    output.discard(writer)
+    assert output_at(LANCE, uri, options).current() is None
+    output_of(writer).discard(writer)
     assert objects() == []
     put(LANCE, uri, [rows(0, 3)], [rows(3, 5)], options=options)
-    state = output.current(LANCE, uri, options)
+    state = output_at(LANCE, uri, options).current()
     assert state is not None
     assert read() == table(rows(0, 5))
     assert not any("_lancestat" in path for path in objects())
-    writer = output.begin(LANCE, uri, "run", options)
-    state = output.update(writer, SCHEMA, state, NO_LINES, write(writer, [rows(5, 8)]))
+    writer = output_at(LANCE, uri, options).begin("run")
+    state = output_of(writer).update(writer, SCHEMA, state, NO_LINES, write(writer, [rows(5, 8)]))
     assert read() == table(rows(0, 8))
-    assert table(*output.read_rows(state, 4, 7, options)) == table(rows(4, 7))
-    assert output.current(LANCE, uri, options) == state
+    assert output_at(LANCE, uri, options).current() == state
 
 
 @pytest.mark.s3
@@ -590,11 +574,11 @@ def test_a_table_in_an_object_store_that_is_not_a_result_is_refused(
     lance.write_dataset(pa.table({"x": [1]}), table_uri, storage_options=dict(options))
     for place in (uri, table_uri):
         with pytest.raises(RunError) as caught:
-            output.begin(LANCE, place, "run", options)
+            output_at(LANCE, place, options).begin("run")
         assert caught.value.code == "LS570"
     wrong = {**options, "aws_secret_access_key": "wrong"}
     with pytest.raises(LakeError) as denied:
-        output.begin(LANCE, uri, "run", wrong)
+        output_at(LANCE, uri, wrong).begin("run")
     assert denied.value.code == "LS202"
     assert SECRET_KEY not in str(denied.value)
 
@@ -603,7 +587,7 @@ HOUR = timedelta(hours=1)
 
 
 def remove(uri: str, keep: int | timedelta, *, later: timedelta = HOUR) -> int:
-    return output.remove_past(LANCE, uri, {}, keep, datetime.now(timezone.utc) + later)
+    return LanceOutput(uri, {}).remove_past(keep, datetime.now(timezone.utc) + later)
 
 
 def versions(uri: str) -> list[int]:
@@ -630,7 +614,7 @@ def test_versions_since_a_kept_result_are_kept(uri: str) -> None:
     lance.dataset(uri).update_config({"lance.stats.x": "2"})
     assert remove(uri, 1) == 1
     assert versions(uri) == [2, 3, 4]
-    assert output.current(LANCE, uri, {}) is not None
+    assert output_at(LANCE, uri, {}).current() is not None
     assert remove(uri, 1) == 0
 
 

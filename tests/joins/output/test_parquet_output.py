@@ -16,9 +16,9 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.errors import RunError, StaleBase
+from lancestat.errors import RunError
 from lancestat.joins.output import parquet_output
-from lancestat.joins.output import result as output
+from lancestat.joins.output.result import output_at, output_of
 from lancestat.joins.record import OutputFormat
 from tests.forks import forks
 from tests.joins.output.test_result import add_file, refusal
@@ -122,14 +122,14 @@ def test_the_digest_distinguishes_files(path: Path) -> None:
     state = put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
     files = sorted(path.iterdir())
     files[1].unlink()
-    result = output.current(PARQUET, str(path), {})
+    result = output_at(PARQUET, str(path), {}).current()
     assert result is not None
     assert result.digest != state.digest
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "gone"])
 def test_damaged_files_are_not_a_result(path: Path, damage: str) -> None:
-    state = put(PARQUET, str(path), [rows(0, 3)])
+    put(PARQUET, str(path), [rows(0, 3)])
     [file] = path.iterdir()
     match damage:
         case "cut":
@@ -138,10 +138,8 @@ def test_damaged_files_are_not_a_result(path: Path, damage: str) -> None:
             file.write_bytes(b"")
         case "gone":
             file.unlink()
-    parquet_output._row_groups.cache_clear()
-    assert output.current(PARQUET, str(path), {}) is None
-    with pytest.raises(StaleBase):
-        list(output.read_rows(state, 0, 3, {}))
+    parquet_output._rows_by_file.cache_clear()
+    assert output_at(PARQUET, str(path), {}).current() is None
     put(PARQUET, str(path), [rows(3, 6)])
     assert seen(PARQUET, str(path)) == table(rows(3, 6))
 
@@ -154,8 +152,8 @@ def test_row_groups_are_not_small(path: Path) -> None:
 
 def test_an_object_store_is_refused() -> None:
     for action in (
-        lambda uri: output.begin(PARQUET, uri, "run", {}),
-        lambda uri: output.current(PARQUET, uri, {}),
+        lambda uri: output_at(PARQUET, uri, {}).begin("run"),
+        lambda uri: output_at(PARQUET, uri, {}).current(),
     ):
         with pytest.raises(RunError) as caught:
             action("s3://key:secret@bucket/similar.parquet")
@@ -178,7 +176,7 @@ def test_a_folder_of_generations_without_a_marker_is_refused(path: Path, thing: 
             beside.symlink_to(path.parent / "outside")
     before = files_below(path.parent)
     with pytest.raises(RunError) as caught:
-        output.begin(PARQUET, str(path), "run", {})
+        output_at(PARQUET, str(path), {}).begin("run")
     assert caught.value.code in ("LS570", "LS571")
     assert files_below(path.parent) == before
 
@@ -247,7 +245,7 @@ def test_generations_of_killed_runs_are_removed(path: Path) -> None:
     broken.with_suffix(".json").write_text("{")
     foreign = generations(path) / "notes.txt"
     foreign.write_text("mine")
-    output.begin(PARQUET, str(path), "run", {})
+    output_at(PARQUET, str(path), {}).begin("run")
     assert not any(folder.exists() for folder in [*dead, orphan])
     assert all(folder.exists() for folder in [*alive, broken, foreign])
     assert seen(PARQUET, str(path)) == table(rows(0, 3))
@@ -304,7 +302,8 @@ def test_a_writer_killed_at_any_step_leaves_a_whole_result(
     assert exit_code == 0
     assert outcomes == sorted(outcomes), "new from some step on"
     assert outcomes.count(False) > 10
-    output.discard(output.begin(PARQUET, str(path), "run", {}))
+    writer = output_at(PARQUET, str(path), {}).begin("run")
+    output_of(writer).discard(writer)
     assert len(names(path) - OWN) == 2, "the result and the one before"
 
 
@@ -347,15 +346,15 @@ def test_types_round_trip(form: OutputFormat, type: str, path: Path) -> None:
     schema = pa.schema([pa.field("x", values.type)])
     batch = pa.RecordBatch.from_arrays([values], schema=schema)
     state = put(form, str(path), [batch], schema=schema)
-    [batch_read] = output.read_rows(state, 0, 2, {})
-    assert batch_read.schema.equals(schema)
-    assert_equal(batch_read.column(0), values)
-    writer = output.begin(form, str(path), "run", {})
+    read = seen(form, str(path))
+    assert read.schema.equals(schema)
+    assert_equal(read.column(0).combine_chunks(), values)
+    writer = output_at(form, str(path), {}).begin("run")
     written = write(writer, [batch], schema=schema)
-    state = output.update(writer, schema, state, NO_LINES, written)
+    output_of(writer).update(writer, schema, state, NO_LINES, written)
+    column = seen(form, str(path)).column(0).combine_chunks()
     for start in (0, 2):
-        [batch_read] = output.read_rows(state, start, start + 2, {})
-        assert_equal(batch_read.column(0), values)
+        assert_equal(column[start : start + 2], values)
 
 
 def test_marks_of_a_run_killed_after_publication_are_removed(path: Path) -> None:
@@ -368,7 +367,7 @@ def test_marks_of_a_run_killed_after_publication_are_removed(path: Path) -> None
     generation = path.readlink().name
     killed = owned_by(path, generation, host=here.host, pid=here.pid, started=here.started - 1)
     assert killed.exists()
-    output.collect_garbage(PARQUET, str(path), {})
+    output_at(PARQUET, str(path), {}).collect_garbage()
     assert not killed.exists()
     assert not killed.with_suffix(".json").exists()
     assert seen(PARQUET, str(path)) == table(rows(0, 3))

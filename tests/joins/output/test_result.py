@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import RunError, StaleBase, VectorLengthMismatch
-from lancestat.joins.output import result as output
 from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.output.parquet_output import location_of
+from lancestat.joins.output.result import output_at, output_of
 from lancestat.joins.record import OutputFormat, OutputState
 from tests.examples import examples
 from tests.joins.search.results import (
@@ -51,20 +51,22 @@ def uri(tmp_path: Path, form: OutputFormat) -> str:
 
 
 def test_there_is_no_result_before_the_first(form: OutputFormat, uri: str) -> None:
-    assert output.current(form, uri, {}) is None
-    output.begin(form, uri, "run", {})
-    assert output.current(form, uri, {}) is None
+    assert output_at(form, uri, {}).current() is None
+    output_at(form, uri, {}).begin("run")
+    assert output_at(form, uri, {}).current() is None
     assert not Path(uri).exists()
 
 
 def test_pieces_become_a_result_in_their_order(form: OutputFormat, uri: str) -> None:
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     pieces = [[rows(0, 3), rows(3, 5)], [], [rows(5, 9)]]
-    written = [output.write(writer, number, SCHEMA, pieces[number]) for number in (2, 0, 1)]
+    written = [
+        output_of(writer).write(writer, number, SCHEMA, pieces[number]) for number in (2, 0, 1)
+    ]
     assert [piece.rows for piece in written] == [4, 5, 0]
-    state = output.replace(writer, SCHEMA, [written[1], written[2], written[0]])
+    state = output_of(writer).replace(writer, SCHEMA, [written[1], written[2], written[0]])
     assert seen(form, uri) == table(rows(0, 9))
-    assert state == output.current(form, uri, {})
+    assert state == output_at(form, uri, {}).current()
     assert state.rows == 9
 
 
@@ -79,7 +81,7 @@ def test_an_output_inside_a_dataset_is_refused(
     before = files_below(outer)
     for folder in (outer, tmp_path / "link"):
         with pytest.raises(RunError) as caught:
-            output.begin(form, str(folder / inside / "similar"), "run", {})
+            output_at(form, str(folder / inside / "similar"), {}).begin("run")
         assert caught.value.code == "LS570"
         assert f"inside the Lance dataset {outer}" in caught.value.message
     assert files_below(outer) == before
@@ -87,9 +89,9 @@ def test_an_output_inside_a_dataset_is_refused(
 
 def test_no_rows_are_visible_before_the_commit(form: OutputFormat, uri: str) -> None:
     before = put(form, uri, [rows(0, 3)])
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     write(writer, [rows(3, 9)])
-    assert output.current(form, uri, {}) == before
+    assert output_at(form, uri, {}).current() == before
     assert seen(form, uri) == table(rows(0, 3))
 
 
@@ -107,7 +109,7 @@ def test_rows_are_appended_to_a_result(form: OutputFormat, uri: str) -> None:
     state = add(form, uri, [rows(5, 7)], [], [rows(7, 8)])
     state = add(form, uri, [rows(8, 20)])
     assert seen(form, uri) == table(rows(0, 20))
-    assert state == output.current(form, uri, {})
+    assert state == output_at(form, uri, {}).current()
     assert state.rows == 20
 
 
@@ -150,18 +152,16 @@ def test_any_rows_are_removed_while_others_follow(
         expected = list(range(following))
         for removed, counts in steps:
             places = np.unique([place for place in removed if place < len(expected)]).astype("i8")
-            writer = output.begin(form, uri, "run", {})
+            writer = output_at(form, uri, {}).begin("run")
             first = following
             written = write(writer, *more(counts))
-            state = output.update(writer, SCHEMA, state, places, written)
+            state = output_of(writer).update(writer, SCHEMA, state, places, written)
             expected = [
                 *(row for place, row in enumerate(expected) if place not in places),
                 *range(first, following),
             ]
             assert seen(form, uri).column("id").to_pylist() == expected
-            assert state == output.current(form, uri, {})
-            read = output.read_rows(state, 0, state.rows, {})
-            assert pa.Table.from_batches(read, SCHEMA).column("id").to_pylist() == expected
+            assert state == output_at(form, uri, {}).current()
 
 
 def test_a_run_that_is_killed_before_it_marks_its_update_leaves_a_result(
@@ -169,7 +169,7 @@ def test_a_run_that_is_killed_before_it_marks_its_update_leaves_a_result(
 ) -> None:
     uri = str(tmp_path / "near.lance")
     state = put(OutputFormat.LANCE, uri, [rows(0, 3)], [rows(3, 9)])
-    writer = output.begin(OutputFormat.LANCE, uri, "run", {})
+    writer = output_at(OutputFormat.LANCE, uri, {}).begin("run")
     commit = LanceOutput._commit
 
     def killed(self: LanceOutput, writer: Any, operation: Any, *rest: Any, **how: Any) -> Any:
@@ -180,7 +180,9 @@ def test_a_run_that_is_killed_before_it_marks_its_update_leaves_a_result(
     monkeypatch.setattr(LanceOutput, "_commit", killed)
     with pytest.raises(KeyboardInterrupt):
         # No row of the first fragment is left.
-        output.update(writer, SCHEMA, state, np.array([0, 1, 2, 5]), write(writer, [rows(9, 10)]))
+        output_of(writer).update(
+            writer, SCHEMA, state, np.array([0, 1, 2, 5]), write(writer, [rows(9, 10)])
+        )
     monkeypatch.undo()
     assert seen(OutputFormat.LANCE, uri).column("id").to_pylist() == [3, 4, 6, 7, 8, 9]
     assert put(OutputFormat.LANCE, uri, [rows(0, 2)]).rows == 2
@@ -202,29 +204,13 @@ def test_an_empty_result_has_its_columns(form: OutputFormat, uri: str) -> None:
     assert seen(form, uri) == table(rows(0, 2))
 
 
-@pytest.mark.parametrize(("start", "stop"), [(0, 30), (0, 0), (4, 5), (9, 21), (20, 30), (30, 30)])
-def test_rows_are_read_by_their_places(form: OutputFormat, uri: str, start: int, stop: int) -> None:
-    put(form, uri, [rows(0, 10)], [rows(10, 11)])
-    state = add(form, uri, [rows(11, 30)])
-    assert table(*output.read_rows(state, start, stop, {})).equals(table(rows(start, stop)))
-
-
-def test_many_rows_are_read_in_bounded_batches(form: OutputFormat, uri: str) -> None:
-    state = put(form, uri, [rows(at, at + 50_000) for at in range(0, 400_000, 50_000)])
-    batches = list(output.read_rows(state, 150_001, 399_999, {}))
-    assert max(batch.num_rows for batch in batches) <= 8192
-    assert table(*batches).equals(table(rows(150_001, 399_999)))
-
-
-def test_a_result_that_is_gone_is_stale(form: OutputFormat, uri: str) -> None:
-    state = put(form, uri, [rows(0, 3)])
+def test_a_result_whose_files_are_gone_is_none(form: OutputFormat, uri: str) -> None:
+    put(form, uri, [rows(0, 3)])
     if form is OutputFormat.LANCE:
         shutil.rmtree(uri)
     else:
         shutil.rmtree(Path(uri).resolve())
-    with pytest.raises(StaleBase, match="has gone"):
-        list(output.read_rows(state, 0, 3, {}))
-    assert output.current(form, uri, {}) is None
+    assert output_at(form, uri, {}).current() is None
     put(form, uri, [rows(3, 6)])
     assert seen(form, uri) == table(rows(3, 6))
 
@@ -234,7 +220,7 @@ def test_rows_are_appended_only_to_their_base_result(
     form: OutputFormat, uri: str, change: str
 ) -> None:
     previous = put(form, uri, [rows(0, 3)])
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     written = write(writer, [rows(3, 5)])
     if change == "replaced":
         put(form, uri, [rows(0, 2, "b")])
@@ -243,9 +229,9 @@ def test_rows_are_appended_only_to_their_base_result(
     else:
         Path(uri).rename(Path(uri).with_name("elsewhere"))
     with pytest.raises(StaleBase) as caught:
-        output.update(writer, SCHEMA, previous, NO_LINES, written)
+        output_of(writer).update(writer, SCHEMA, previous, NO_LINES, written)
     assert caught.value.code == "LS569"
-    output.discard(writer)
+    output_of(writer).discard(writer)
     if change != "gone":
         expected = {"replaced": table(rows(0, 2, "b")), "appended": table(rows(0, 5))}
         assert seen(form, uri) == expected[change]
@@ -254,42 +240,42 @@ def test_rows_are_appended_only_to_their_base_result(
 def test_rows_of_other_columns_are_not_appended(form: OutputFormat, uri: str) -> None:
     previous = put(form, uri, [rows(0, 3)])
     other = SCHEMA.append(pa.field("_rank", pa.int32()))
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     with pytest.raises(StaleBase, match="other columns"):
-        output.update(writer, other, previous, NO_LINES, [])
+        output_of(writer).update(writer, other, previous, NO_LINES, [])
 
 
 def test_discarded_files_are_removed(form: OutputFormat, uri: str, tmp_path: Path) -> None:
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     write(writer, [rows(0, 3)], [rows(3, 5)])
     assert files_below(tmp_path)
-    output.discard(writer)
+    output_of(writer).discard(writer)
     assert {Path(path).name for path in files_below(tmp_path)} <= {"lancestat.json", "lock"}
     assert not Path(uri).exists()
     state = put(form, uri, [rows(0, 3)])
     before = files_below(tmp_path)
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     write(writer, [rows(0, 3)])
-    output.discard(writer)
+    output_of(writer).discard(writer)
     assert files_below(tmp_path) == before
-    assert output.current(form, uri, {}) == state
+    assert output_at(form, uri, {}).current() == state
 
 
 def test_committed_files_are_not_discarded(form: OutputFormat, uri: str) -> None:
     """The answer of a commit may get lost."""
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     written = write(writer, [rows(0, 3)])
-    output.replace(writer, SCHEMA, written)
-    output.discard(writer)
+    output_of(writer).replace(writer, SCHEMA, written)
+    output_of(writer).discard(writer)
     assert seen(form, uri) == table(rows(0, 3))
 
 
 def test_repeated_attempts_do_not_repeat_rows(form: OutputFormat, uri: str) -> None:
-    writer = output.begin(form, uri, "run", {})
-    first = output.write(writer, 0, SCHEMA, [rows(0, 3)])
-    late = output.write(writer, 0, SCHEMA, [rows(0, 3)])
-    output.replace(writer, SCHEMA, [late])
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
+    first = output_of(writer).write(writer, 0, SCHEMA, [rows(0, 3)])
+    late = output_of(writer).write(writer, 0, SCHEMA, [rows(0, 3)])
+    output_of(writer).replace(writer, SCHEMA, [late])
+    writer = output_at(form, uri, {}).begin("run")
     assert first != late
     assert seen(form, uri) == table(rows(0, 3))
 
@@ -301,10 +287,10 @@ def test_an_error_of_the_rows_is_raised_unchanged(
         yield rows(0, 3)
         raise VectorLengthMismatch("a vector is too long")
 
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     before = files_below(tmp_path)
     with pytest.raises(VectorLengthMismatch):
-        output.write(writer, 0, SCHEMA, failing())
+        output_of(writer).write(writer, 0, SCHEMA, failing())
     assert files_below(tmp_path) == before
 
 
@@ -342,14 +328,14 @@ def test_an_output_that_is_not_a_result_is_refused_and_unchanged(
             place.symlink_to(outside)
     before = {path: (tmp_path / path).read_bytes() for path in files_below(tmp_path)}
     with pytest.raises(RunError) as caught:
-        output.begin(form, uri, "run", {})
+        output_at(form, uri, {}).begin("run")
     assert caught.value.code == "LS570"
     assert uri in caught.value.message
     assert {path: (tmp_path / path).read_bytes() for path in files_below(tmp_path)} == before
 
 
 def test_an_output_created_meanwhile_is_refused(form: OutputFormat, uri: str) -> None:
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     written = write(writer, [rows(0, 3)])
     place = Path(uri)
     if form is OutputFormat.LANCE:
@@ -357,9 +343,9 @@ def test_an_output_created_meanwhile_is_refused(form: OutputFormat, uri: str) ->
     else:
         place.write_text("mine")
     with pytest.raises(RunError) as caught:
-        output.replace(writer, SCHEMA, written)
+        output_of(writer).replace(writer, SCHEMA, written)
     assert caught.value.code == "LS570"
-    output.discard(writer)
+    output_of(writer).discard(writer)
     if form is OutputFormat.LANCE:
         assert lance.dataset(uri).to_table() == pa.table({"x": [1]})
     else:
@@ -367,10 +353,10 @@ def test_an_output_created_meanwhile_is_refused(form: OutputFormat, uri: str) ->
 
 
 def test_concurrent_runs_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
-    writers = [output.begin(form, uri, run, {}) for run in ("one", "two")]
+    writers = [output_at(form, uri, {}).begin(run) for run in ("one", "two")]
     written = [write(writer, [rows(0, 5, tag)]) for writer, tag in zip(writers, "ab", strict=True)]
     for writer, pieces in zip(writers, written, strict=True):
-        output.replace(writer, SCHEMA, pieces)
+        output_of(writer).replace(writer, SCHEMA, pieces)
     assert seen(form, uri) == table(rows(0, 5, "b"))
 
 
@@ -400,7 +386,7 @@ def test_concurrent_replacements_leave_one_whole_result(form: OutputFormat, uri:
     with ThreadPoolExecutor(4) as pool:
         states = list(pool.map(replace, range(8)))
     assert seen(form, uri) in [table(rows(0, 6, f"{number}-")) for number in range(8)]
-    result = output.current(form, uri, {})
+    result = output_at(form, uri, {}).current()
     assert result is not None
     assert result.digest in {state.digest for state in states}
 
@@ -413,7 +399,7 @@ def refusal(form: OutputFormat, uri: str) -> RunError:
     """Return the error of a join that would write there, and check that nothing has changed."""
     before = contents(Path(uri).parent)
     with pytest.raises(RunError) as caught:
-        output.current(form, uri, {})
+        output_at(form, uri, {}).current()
     for action in (put, add):
         with pytest.raises(RunError) as again:
             action(form, uri, [rows(0, 1)])
@@ -475,16 +461,16 @@ def test_a_result_that_was_changed_since_is_refused_and_untouched(
     form: OutputFormat, uri: str, change: str
 ) -> None:
     previous = put(form, uri, [rows(0, 3)], [rows(3, 20)])
-    running = output.begin(form, uri, "run", {})
+    running = output_at(form, uri, {}).begin("run")
     written = write(running, [rows(20, 25)])
     CHANGES[form][change](uri)
     for action in (
-        lambda: output.replace(running, SCHEMA, written),
-        lambda: output.update(running, SCHEMA, previous, NO_LINES, written),
+        lambda: output_of(running).replace(running, SCHEMA, written),
+        lambda: output_of(running).update(running, SCHEMA, previous, NO_LINES, written),
     ):
         with pytest.raises(RunError, match="something else has changed since"):
             action()
-    output.discard(running)
+    output_of(running).discard(running)
     assert "something else has changed since" in refusal(form, uri).message
 
 
@@ -529,7 +515,7 @@ def test_spellings_of_a_uri_name_one_result(
     state, name = put(form, uri, [rows(0, 3)]), Path(uri).name
     monkeypatch.chdir(Path(uri).parent)
     for spelling in (Path(uri).as_uri(), f"x/../{name}", f"{Path(uri).parent}/x/../{name}", name):
-        result = output.current(form, spelling, {})
+        result = output_at(form, spelling, {}).current()
         assert result is not None and result.digest == state.digest, spelling
 
 
@@ -584,12 +570,9 @@ SIZES = st.lists(st.integers(0, 9), max_size=4)
 @given(
     form=st.sampled_from(list(OutputFormat)),
     commits=st.lists(st.lists(SIZES, max_size=3), min_size=1, max_size=3),
-    places=st.tuples(st.integers(0, 60), st.integers(0, 60)),
 )
 @settings(max_examples=examples(25))
-def test_any_pieces_are_read_back_by_any_places(
-    form: OutputFormat, commits: list[list[list[int]]], places: tuple[int, int]
-) -> None:
+def test_any_pieces_are_read_back(form: OutputFormat, commits: list[list[list[int]]]) -> None:
     """A result and appended rows; a commit is some pieces, a piece some batches."""
     total = 0
     with TemporaryDirectory() as folder:
@@ -602,5 +585,3 @@ def test_any_pieces_are_read_back_by_any_places(
             state = (add if number else put)(form, f"{folder}/result", *batches)
         assert state.rows == total
         assert seen(form, f"{folder}/result") == table(rows(0, total))
-        start, stop = sorted(min(place, total) for place in places)
-        assert table(*output.read_rows(state, start, stop, {})).equals(table(rows(start, stop)))

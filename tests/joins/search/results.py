@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lancestat.joins.output import result as output
+from lancestat.joins.output.result import output_at, output_of
 from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.record import OutputFormat, OutputState
 
@@ -32,7 +32,10 @@ def rows(start: int, stop: int, tag: str = "a") -> pa.RecordBatch:
 def write(
     writer: OutputWriter, *pieces: Sequence[pa.RecordBatch], schema: pa.Schema = SCHEMA
 ) -> list[Written]:
-    return [output.write(writer, number, schema, piece) for number, piece in enumerate(pieces)]
+    return [
+        output_of(writer).write(writer, number, schema, piece)
+        for number, piece in enumerate(pieces)
+    ]
 
 
 def put(
@@ -43,8 +46,8 @@ def put(
     options: Mapping[str, str] | None = None,
 ) -> OutputState:
     """Make pieces, each of some batches, the whole result."""
-    writer = output.begin(form, uri, "run", options or {})
-    return output.replace(writer, schema, write(writer, *pieces, schema=schema))
+    writer = output_at(form, uri, options or {}).begin("run")
+    return output_of(writer).replace(writer, schema, write(writer, *pieces, schema=schema))
 
 
 def add(form: OutputFormat, uri: str, *pieces: Sequence[pa.RecordBatch]) -> OutputState:
@@ -56,11 +59,11 @@ def alter(
     form: OutputFormat, uri: str, removed: Sequence[int], *pieces: Sequence[pa.RecordBatch]
 ) -> OutputState:
     """Remove lines of the result, and make pieces follow it."""
-    previous = output.current(form, uri, {})
+    previous = output_at(form, uri, {}).current()
     assert previous is not None
-    writer = output.begin(form, uri, "run", {})
+    writer = output_at(form, uri, {}).begin("run")
     lines = np.array(removed, np.int64)
-    return output.update(writer, SCHEMA, previous, lines, write(writer, *pieces))
+    return output_of(writer).update(writer, SCHEMA, previous, lines, write(writer, *pieces))
 
 
 def seen(form: OutputFormat, uri: str) -> pa.Table:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from lancestat.errors import JobFailed, OutputNotWritten
 from lancestat.joins.action import CommitResult, Probe
-from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import Written
 from lancestat.joins.record import Accuracy, OutputFormat, OutputState
 from lancestat.joins.search.cost_model import JoinSize, Strategy
@@ -124,7 +123,7 @@ def test_lists_are_split_where_chunks_would_read_them_again() -> None:
 
 
 WRITER = SimpleNamespace(storage_options={"secret": "hidden"})
-OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)
+OUTPUT = OutputState(30, "made", 2)
 COMMIT = CommitResult(OutputFormat.LANCE, "near.lance", appends=False)
 PROBE = Probe(Strategy.EXACT, Scope.FULL, None)
 
@@ -146,8 +145,8 @@ CHUNKS = [
 def discarded(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What was discarded; the result is always replaced by another one."""
     log: list[object] = []
-    monkeypatch.setattr(output, "discard", log.append)
-    monkeypatch.setattr(output, "replace", lambda *_: OUTPUT)
+    output = SimpleNamespace(discard=log.append, replace=lambda *_: OUTPUT)
+    monkeypatch.setattr(prepared_join, "output_of", lambda _: output)
     monkeypatch.setattr(prepared_join, "jobs_of", lambda _: SimpleNamespace(cores=2))
     monkeypatch.setattr(prepared_join, "task_threads", lambda _: 1)
     return log
@@ -162,7 +161,7 @@ def prepared(search: Any = lambda _: CHUNKS, **changes: Any) -> Iterator[Any]:
     source = SideSource("v", ("id",))
     work = JoinWork("near", JoinRequest(3), source, source, OutputFormat.LANCE, "near.lance")
     with ExitStack() as rollback:
-        rollback.callback(output.discard, WRITER)  # type: ignore[arg-type]
+        rollback.callback(prepared_join.output_of(WRITER).discard, WRITER)  # type: ignore[arg-type]
         materialize = SimpleNamespace(
             writer=WRITER, schema="schema", ranks=(1,), lines=lambda widths: widths
         )
@@ -209,7 +208,7 @@ def test_a_commit_that_fails_discards_what_was_written(
     def fail(*_: object) -> OutputState:
         raise OutputNotWritten("no space is left")
 
-    monkeypatch.setattr(output, "replace", fail)
+    monkeypatch.setattr(prepared_join.output_of(WRITER), "replace", fail)
     with pytest.raises(OutputNotWritten), prepared() as join:
         run(join)
     assert len(discarded) == 1

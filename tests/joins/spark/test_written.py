@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import lance
@@ -11,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError, ScratchUnusable, SideNotWritten
-from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import OutputWriter
 from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.neighbours import Neighbours
 from lancestat.joins.search.work import JoinKind, PinnedTable, Rows, VectorSide, output_names
+from lancestat.joins.spark import materialize
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk, output_schema
 from lancestat.joins.spark.sides import SideWriter
 from lancestat.lake.open import snapshot
@@ -38,7 +39,8 @@ def test_wide_columns_come_in_small_batches(
     right = side(tmp_path / "r", pa.table({"v": np.zeros(50), "text": texts}), ("text",))
     names = output_names(["id"], ["text"], with_rank=True)
     batches: list[pa.RecordBatch] = []
-    monkeypatch.setattr(output, "write", lambda _, number, schema, written: batches.extend(written))
+    output = SimpleNamespace(write=lambda _, number, schema, written: batches.extend(written))
+    monkeypatch.setattr(materialize, "output_of", lambda writer: output)
     schema = output_schema(left, right, names, JoinKind.INNER)
     made = Materializer(left, right, names, JoinKind.INNER, schema, cast(OutputWriter, None))
     places = np.random.default_rng(1).integers(0, 50, (LEFT, K))

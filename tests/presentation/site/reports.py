@@ -16,8 +16,8 @@ from lancestat.joins.record import (
     JoinCounts,
     JoinDistances,
     JoinRecord,
+    OutputState,
     RankDistances,
-    ResultRecord,
 )
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import FragmentReport, TableReport
@@ -225,7 +225,7 @@ def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
             "digest",
             InputRecord("left", 3, 2, 20_000),
             InputRecord("right", 0, -1, 180_000),
-            ResultRecord(199_970, "result", 7),
+            OutputState(199_970, "result", 7),
             COUNTS,
             "ivf",
             NOW - timedelta(hours=7),

@@ -88,7 +88,7 @@ def test_a_condition_on_an_unknown_column_needs_a_sample() -> None:
 
 
 def test_columns_that_are_computed_of_unknown_ones_are_unknown() -> None:
-    columns = [{"id": "x", "of": "oc"}, {"id": "y", "from": ["oc", "o"]}, {"id": "z", "of": "o"}]
+    columns = [{"id": "x", "of": "oc"}, {"id": "y", "sources": ["oc", "o"]}, {"id": "z", "of": "o"}]
     project = operator("project", 0, columns=columns)
     known, less = (estimated(SCANS[0], project, without=name)[1] for name in ("", "oc"))
     assert known is not None and set(known.columns) == {"x", "y", "z"}
@@ -126,7 +126,7 @@ def test_conditions_on_the_sizes_of_groups(compares: str, size: int, customers: 
     rows = pl.DataFrame({"oc": (RANDOM.exponential(1.0, 20_000) * customers / 7).astype(np.int64)})
     orders = Relation(rows, 0).facts()
     group = operator(
-        "aggregate", 0, keys=[{"of": "oc"}], columns=[{"id": "n", "from": [], "is_count": True}]
+        "aggregate", 0, keys=[{"of": "oc"}], columns=[{"id": "n", "sources": [], "is_count": True}]
     )
     condition = {"op": compares, "column": "n", "type": "bigint", "value": str(size)}
     having = operator("filter", 1, conditions=[{"columns": ["n"], "filter": condition}])
@@ -310,7 +310,7 @@ def test_groups_by_values_that_spark_computes(of: str | None) -> None:
     rows = pl.from_arrow(sampled.samples[0].columns(["day"]))
     assert isinstance(rows, pl.DataFrame)
     codes = base64.b64encode((rows["day"] // 365).to_numpy().astype(np.uint8).tobytes()).decode()
-    key = {"of": of, "from": ["day"], "values": {"scan": 0, "codes": codes}}
+    key = {"of": of, "sources": ["day"], "values": {"scan": 0, "codes": codes}}
     groups = operator("aggregate", 0, keys=[key], columns=[{"id": "y", "of": of, "key": 0}])
     both = operator("aggregate", 0, keys=[key, {"of": "day"}], columns=[])
     made = Estimator(
@@ -324,7 +324,7 @@ def test_groups_by_values_that_spark_computes(of: str | None) -> None:
 
 
 def test_other_rows_than_those_of_the_sample_say_nothing_of_a_key() -> None:
-    key = {"from": ["oc"], "values": {"scan": 0, "codes": base64.b64encode(b"ab").decode()}}
+    key = {"sources": ["oc"], "values": {"scan": 0, "codes": base64.b64encode(b"ab").decode()}}
     groups = operator("aggregate", 0, keys=[key], columns=[])
     made = Estimator(
         read_operators([operator("scan", scan=0), groups]),
@@ -362,7 +362,7 @@ def test_the_row_with_the_least_value_of_each_group(is_swapped: bool, share: flo
     scans = (facts[0], replace(facts[1], columns=renamed, unique=frozenset()))
     columns = [
         {"id": "key", "of": "order 2", "key": 0},
-        {"id": "least", "from": ["pieces 2"], "extreme_of": "pieces 2"},
+        {"id": "least", "sources": ["pieces 2"], "extreme_of": "pieces 2"},
     ]
     grouped = operator("aggregate", 1, keys=[{"of": "order 2"}], columns=columns)
     conditions = [equality("order", "key"), equality("least", "pieces")]
@@ -418,8 +418,8 @@ def test_conditions_on_sums_and_sizes_of_groups(
     sample = blocks_of(lines, size) if size else lines.sampled().samples[0]
     facts = replace(lines.facts(), samples={0: sample})
     columns = [
-        {"id": "n", "from": [], "is_count": True},
-        {"id": "s", "from": ["pieces"], "sum_of": "pieces", "type": "bigint"},
+        {"id": "n", "sources": [], "is_count": True},
+        {"id": "s", "sources": ["pieces"], "sum_of": "pieces", "type": "bigint"},
     ]
     group = operator("aggregate", 0, keys=[{"of": "order"}], columns=columns)
     column = "n" if compares == "=" else "s"
@@ -478,7 +478,7 @@ def test_conditions_on_sums_of_which_only_the_addends_are_known(
 ) -> None:
     pieces = LINES.rows["pieces"]
     moments = {"mean": pieces.mean(), "variance": pieces.var(), "least": 1, "most": pieces.max()}
-    summed = {"id": "s", "from": ["pieces"], "added": moments, "type": type}
+    summed = {"id": "s", "sources": ["pieces"], "added": moments, "type": type}
     group = operator("aggregate", 0, keys=[{"of": "order"}], columns=[summed])
     condition = {"op": compares, "column": "s", "type": type, "value": str(value)}
     having = operator("filter", 1, conditions=[{"columns": ["s"], "filter": condition}])
@@ -532,7 +532,7 @@ def test_groups_that_are_left_of_one_domain_meet_by_chance(share: float) -> None
 @pytest.mark.parametrize("rows", [0.0, 0.3, 1.0, 2.5])
 def test_sums_of_less_than_a_row_have_an_estimate(rows: float) -> None:
     moments = {"mean": 7.0, "variance": 0.01, "least": 1, "most": 9}
-    summed = {"id": "s", "from": ["pieces"], "added": moments, "type": "bigint"}
+    summed = {"id": "s", "sources": ["pieces"], "added": moments, "type": "bigint"}
     group = operator("aggregate", 0, keys=[{"of": "order"}], columns=[summed])
     condition = {"op": ">", "column": "s", "type": "bigint", "value": "8"}
     having = operator("filter", 1, conditions=[{"columns": ["s"], "filter": condition}])

@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from lancestat.errors import RunError, StoreUnreachable
-from lancestat.joins.search.index import IndexedSide, SearchParameters
 from lancestat.joins.search.metrics import COSINE, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, nothing
 from lancestat.joins.search.work import FragmentRows, VectorSide
+from lancestat.joins.spark.index import IndexedSide, SearchParameters
+from lancestat.joins.spark.reader import VectorReader
 from lancestat.lake.snapshot import pin_of
 from tests.joins.search.brute_force import FORMULAS, assert_same, clustered
 from tests.joins.search.exact import search
@@ -64,6 +65,10 @@ def side_of(dataset: lance.LanceDataset) -> VectorSide:
     )
 
 
+def indexed_side(side: VectorSide, metric: Metric) -> IndexedSide:
+    return IndexedSide(VectorReader(side, 8, metric, "right"))
+
+
 def recall(neighbours: Neighbours, truth: Neighbours) -> float:
     pairs = zip(neighbours.positions, truth.positions, strict=True)
     return float(np.mean([np.isin(true, mine).mean() for mine, true in pairs]))
@@ -89,7 +94,7 @@ def test_places_are_correct_with_deletions_and_unindexed_rows(
     live = dataset.to_table(columns=["emb"]).column("emb").combine_chunks()
     rows = live.flatten().to_numpy().reshape(-1, 8)
     queries = clustered(2, 100)
-    neighbours = IndexedSide(dataset, side_of(dataset), metric).search(queries, 5, ALL)
+    neighbours = indexed_side(side_of(dataset), metric).search(queries, 5, ALL)
     assert_proven(neighbours, queries, rows, metric)
     assert recall(neighbours, search(queries, rows, 5, metric)) > 0.95
 
@@ -97,7 +102,7 @@ def test_places_are_correct_with_deletions_and_unindexed_rows(
 def test_a_full_search_without_compression_is_exact(tmp_path: Path) -> None:
     rows, queries = clustered(1, 3000), clustered(2, 50)
     dataset = indexed(tmp_path / "right", rows, L2, kind="IVF_FLAT")
-    side = IndexedSide(dataset, side_of(dataset), L2)
+    side = indexed_side(side_of(dataset), L2)
     assert side.partitions == 6
     assert_same(side.search(queries, 9, ALL), search(queries, rows, 9, L2))
 
@@ -105,7 +110,7 @@ def test_a_full_search_without_compression_is_exact(tmp_path: Path) -> None:
 def test_few_probes_that_lead_to_few_rows_are_followed_by_more(tmp_path: Path) -> None:
     rows, queries = clustered(1, 600), clustered(2, 40)
     dataset = indexed(tmp_path / "right", rows, L2)
-    side = IndexedSide(dataset, side_of(dataset), L2)
+    side = indexed_side(side_of(dataset), L2)
     neighbours = side.search(queries, 400, SearchParameters(nprobes=1, proposals=1))
     assert (neighbours.positions >= 0).all()
     assert_proven(neighbours, queries, rows, L2)
@@ -115,7 +120,7 @@ def test_few_probes_that_lead_to_few_rows_are_followed_by_more(tmp_path: Path) -
 def test_k_equal_to_the_number_of_rows_is_searched_exactly(tmp_path: Path, k: int) -> None:
     rows, queries = clustered(1, 600), clustered(2, 10)
     dataset = indexed(tmp_path / "right", rows, COSINE)
-    side = IndexedSide(dataset, side_of(dataset), COSINE)
+    side = indexed_side(side_of(dataset), COSINE)
     neighbours = side.search(queries, k, SearchParameters(nprobes=1))
     assert_same(neighbours, search(queries, rows, k, COSINE))
 
@@ -128,7 +133,7 @@ def test_rows_that_cannot_match_are_not_found(tmp_path: Path) -> None:
     )
     more = pa.table({"id": pa.array(range(5), pa.int32()), "emb": awkward})
     dataset = lance.write_dataset(more, dataset.uri, mode="append")
-    side = IndexedSide(dataset, side_of(dataset), L2)
+    side = indexed_side(side_of(dataset), L2)
     neighbours = side.search(np.full((3, 8), 0.5, np.float32), 20, ALL)
     assert (neighbours.positions[:, 0] == 1004).all()
     assert not np.isin(neighbours.positions, [1000, 1001, 1002, 1003]).any()
@@ -141,7 +146,7 @@ def test_rows_outside_the_part_are_not_found(tmp_path: Path) -> None:
     dataset = indexed(tmp_path / "right", rows, L2)
     whole = side_of(dataset)
     part = VectorSide(whole.pin, "emb", (), whole.fragments[1:2], storage_options={})
-    neighbours = IndexedSide(dataset, part, L2).search(queries, 5, ALL)
+    neighbours = indexed_side(part, L2).search(queries, 5, ALL)
     assert ((neighbours.positions >= 1000) & (neighbours.positions < 2000)).all()
     assert_proven(neighbours, queries, rows, L2)
 
@@ -149,7 +154,7 @@ def test_rows_outside_the_part_are_not_found(tmp_path: Path) -> None:
 def test_columns_named_like_those_of_lance_are_searched(tmp_path: Path) -> None:
     rows, queries = clustered(1, 1000), clustered(2, 20)
     dataset = indexed(tmp_path / "right", rows, L2, kind="IVF_FLAT", name="query_index")
-    neighbours = IndexedSide(dataset, side_of(dataset), L2).search(queries, 5, ALL)
+    neighbours = indexed_side(side_of(dataset), L2).search(queries, 5, ALL)
     assert_same(neighbours, search(queries, rows, 5, L2))
 
 
@@ -158,7 +163,7 @@ def test_the_effort_for_a_recall_is_measured(tmp_path: Path) -> None:
     rows = random.standard_normal((4000, 8)).astype(np.float32)
     queries = random.standard_normal((100, 8)).astype(np.float32)
     dataset = indexed(tmp_path / "right", rows, L2)
-    side = IndexedSide(dataset, side_of(dataset), L2)
+    side = indexed_side(side_of(dataset), L2)
     truth = search(queries, rows, 10, L2)
     little, much = side.measure(queries, truth, 0.3), side.measure(queries, truth, 0.97)
     assert little is not None and much is not None
@@ -176,7 +181,7 @@ def test_the_effort_for_a_recall_is_measured(tmp_path: Path) -> None:
 
 def test_a_table_without_an_index_is_refused(tmp_path: Path) -> None:
     dataset = lance.write_dataset(table(clustered(1, 100)), str(tmp_path / "right"))
-    side = IndexedSide(dataset, side_of(dataset), L2)
+    side = indexed_side(side_of(dataset), L2)
     with pytest.raises(RunError, match="has no vector index on 'emb'") as error:
         side.search(clustered(2, 3), 2, SearchParameters(1))
     assert error.value.code == "LS566"
@@ -189,7 +194,7 @@ def test_a_store_that_does_not_answer_is_no_error_of_the_index(
         raise OSError("LanceError(IO): Generic S3 error: error sending request for url")
 
     dataset = indexed(tmp_path / "right", clustered(1, 1000), L2)
-    side = IndexedSide(dataset, side_of(dataset), L2)
+    side = indexed_side(side_of(dataset), L2)
     monkeypatch.setattr(lance.LanceDataset, "scanner", fail)
     with pytest.raises(StoreUnreachable, match="does not answer"):
         side.search(clustered(2, 3), 2, SearchParameters(1))
@@ -201,7 +206,7 @@ def test_an_index_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
         if file.is_file():
             file.write_bytes(b"nothing")
     dataset = lance.dataset(dataset.uri)
-    side = IndexedSide(dataset, side_of(dataset), L2)
+    side = indexed_side(side_of(dataset), L2)
     with pytest.raises(RunError) as error:
         side.search(clustered(2, 3), 2, SearchParameters(1))
     assert error.value.code == "LS565"

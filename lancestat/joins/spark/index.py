@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,20 +19,27 @@ from lancestat.errors import (
     StoreUnreachable,
 )
 from lancestat.joins.search.centroids import mean_and_lower
-from lancestat.joins.search.metrics import Metric
+from lancestat.joins.search.cost_model import SAMPLE_ROWS
 from lancestat.joins.search.neighbours import (
     Floats,
     Ints,
     Neighbours,
     Reals,
+    merge,
     nearest_pairs,
     nothing,
+    share_found,
+    within,
 )
 from lancestat.joins.search.search import ExactSearch
-from lancestat.joins.search.vectors import vectors
-from lancestat.joins.search.work import VectorSide
+from lancestat.joins.search.work import JoinRequest, Rows, VectorSide
+from lancestat.joins.spark.cells import CellResult, ChunkCell, ChunkSearch, LeftRows, cut
+from lancestat.joins.spark.job import run_each
+from lancestat.joins.spark.reader import VectorReader, positions_at
 from lancestat.lake.open import read_failure
 from lancestat.redact import redact_line, secret_values
+from lancestat.spark.fragment_reader import ROW_BITS, pinned_dataset
+from lancestat.spark.jobs import Jobs
 
 if TYPE_CHECKING:
     import lance
@@ -55,14 +63,12 @@ class SearchParameters:
 class IndexedSide:
     """A right side with a vector index of the requested metric."""
 
-    def __init__(self, dataset: lance.LanceDataset, side: VectorSide, metric: Metric) -> None:
-        self._dataset = dataset
-        self._side = side
-        self._metric = metric
-        self._starts = np.array([fragment.start for fragment in side.fragments], np.int64)
-        self._ids = np.array([fragment.id for fragment in side.fragments], np.int64)
+    def __init__(self, reader: VectorReader) -> None:
+        assert isinstance(reader.side, VectorSide), "the right side is a table"
+        self._reader = reader
+        self._side = reader.side
+        self._dataset = pinned_dataset(self._side.pin, self._side.storage_options)
         self._partitions: int | None = None
-        self._live: dict[int, Ints | None] = {}
 
     @property
     def partitions(self) -> int:
@@ -91,7 +97,9 @@ class IndexedSide:
                 break
             parameters = SearchParameters(min(most, 4 * parameters.nprobes), parameters.proposals)
         if len(short):
-            neighbours.put(short, self._compare_all(queries[short], k))
+            everything = self._side.all_rows
+            found, _ = true_neighbours(self._reader, queries[short], k, everything)
+            neighbours.put(short, found)
         return neighbours
 
     def measure(
@@ -128,8 +136,7 @@ class IndexedSide:
             query, addresses = self._proposed(
                 queries[some], k * parameters.proposals, parameters.nprobes
             )
-            query, positions = self._positions_of(query, addresses)
-            neighbours.put(some, self._compared(queries[some], query, positions, k))
+            neighbours.put(some, self._compared(queries[some], query, addresses, k))
 
     def _proposed(self, queries: Floats, count: int, nprobes: int) -> tuple[Ints, Ints]:
         """Return numbers of queries, and addresses of rows that the index proposes for them."""
@@ -146,7 +153,7 @@ class IndexedSide:
             "q": queries,
             "k": count,
             "nprobes": nprobes,
-            "metric": self._metric.index_name,
+            "metric": self._reader.metric.index_name,
         }
         with self._readable():
             return self._dataset.scanner(
@@ -170,64 +177,83 @@ class IndexedSide:
             message = f"the vector index of {self._side.pin.uri} cannot be searched: {reason}"
             raise IndexUnreadable(message) from error
 
-    def _positions_of(self, query: Ints, addresses: Ints) -> tuple[Ints, Ints]:
-        """Convert addresses to positions, for rows that take part."""
-        ids, offsets = addresses >> 32, addresses & 0xFFFFFFFF
-        at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        takes_part = self._ids[at] == ids
-        query, at, offsets = query[takes_part], at[takes_part], offsets[takes_part]
-        for number in np.unique(at).tolist():
-            live = self._live_offsets(int(self._ids[number]))
-            if live is not None:
-                here = at == number
-                offsets[here] = np.searchsorted(live, offsets[here])
-        return query, self._starts[at] + offsets
-
-    def _live_offsets(self, fragment_id: int) -> Ints | None:
-        """Return offsets of a fragment's live rows; None where all are live."""
-        if fragment_id not in self._live:
-            fragment = self._dataset.get_fragment(fragment_id)
-            live = None
-            if fragment.metadata.deletion_file is not None:
-                table = fragment.scanner(columns=[], with_row_address=True).to_table()
-                live = _numbers(table, "_rowaddr") & 0xFFFFFFFF
-            self._live[fragment_id] = live
-        return self._live[fragment_id]
-
-    def _compared(self, queries: Floats, query: Ints, positions: Ints, k: int) -> Neighbours:
-        """Return the nearest of the proposed rows, by their vectors."""
+    def _compared(self, queries: Floats, query: Ints, addresses: Ints, k: int) -> Neighbours:
+        """Return the nearest of the proposed rows that take part, by their vectors."""
         found = nothing(len(queries), k)
-        taken, at = np.unique(positions, return_inverse=True)
+        takes_part = np.isin(addresses >> ROW_BITS, [part.id for part in self._side.fragments])
+        query, addresses = query[takes_part], addresses[takes_part]
+        taken, at = np.unique(positions_at(self._side, addresses), return_inverse=True)
         if not len(taken):
             return found
-        column = self._dataset.take(taken, columns=[self._side.vector]).column(0)
-        rows = vectors(column, queries.shape[1], self._metric, source="the right side")
+        rows = self._reader.look_up(taken)
         # A row that was found twice counts once.
         query, at = np.divmod(np.unique(query * len(taken) + at), len(taken))
         is_known = rows.valid[at]
         query, at = query[is_known], at[is_known]
         with np.errstate(over="ignore"):
-            exact = self._metric.distances(queries[query], rows.values[at]).astype(np.float32)
+            distances = self._reader.metric.distances(queries[query], rows.values[at])
+            exact = distances.astype(np.float32)
         found.put(*nearest_pairs(query, exact, taken[at], k))
         return found
 
-    def _compare_all(self, queries: Floats, k: int) -> Neighbours:
-        nearest = ExactSearch(queries, k, self._metric)
-        for start, column in self._blocks():
-            rows = vectors(
-                column, queries.shape[1], self._metric, first_row=start, source="the right side"
-            )
-            positions = np.arange(start, start + len(rows.valid))
-            nearest.add(rows.values[rows.valid], positions[rows.valid])
-        return nearest.neighbours()
 
-    def _blocks(self) -> Iterator[tuple[int, pa.Array]]:
-        for fragment_rows in self._side.fragments:
-            start = fragment_rows.start
-            fragment = self._dataset.get_fragment(fragment_rows.id)
-            for batch in fragment.scanner(columns=[self._side.vector]).to_batches():
-                yield start, batch.column(0)
-                start += batch.num_rows
+def true_neighbours(
+    reader: VectorReader, queries: Floats, k: int, rows: Rows
+) -> tuple[Neighbours, int]:
+    """Compare queries with all of some rows; return how many of these cannot match, too."""
+    nearest, excluded = ExactSearch(queries, k, reader.metric), 0
+    for block in reader.blocks(rows):
+        nearest.add(block.rows, block.positions)
+        excluded += block.excluded
+    return nearest.neighbours(), excluded
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCells(ChunkSearch):
+    """Searches the index; `recall` was measured on a sample, and `excluded` right rows cannot
+    match.
+    """
+
+    right: VectorReader = field(kw_only=True)
+    parameters: SearchParameters = field(kw_only=True)
+    recall: float | None = field(kw_only=True)
+    excluded: int = field(kw_only=True)
+
+    def nearest(self, cell: ChunkCell, rows: LeftRows, k: int, *, is_first: bool) -> CellResult:
+        nearest = IndexedSide(self.right).search(rows.vectors, k, self.parameters)
+        neighbours = within(nearest, self.request.limit)
+        pairs = len(rows) * k * self.parameters.proposals
+        return CellResult(rows.positions, neighbours, self.excluded, pairs)
+
+
+def tuned_index(
+    jobs: Jobs, left: VectorReader, right: VectorReader, request: JoinRequest, threads: int
+) -> IndexCells | None:
+    """Find how far the index has to be searched for the recall, on a sample of left rows.
+
+    One pass over the right side finds their true neighbours. None where no search reaches it.
+    """
+    queries = left.sample(SAMPLE_ROWS)
+    parts, options = cut(right.side.all_rows, jobs.cores), right.side.storage_options
+    compare = partial(true_neighbours, right, queries, request.k)
+    done = run_each(jobs, compare, parts, options, "sampling the recall", threads)
+    truth = merge([neighbours for neighbours, _ in done], request.k)
+    excluded = sum(rows for _, rows in done)
+    side = IndexedSide(right)
+    recall: float | None
+    if request.nprobes is not None:
+        parameters = SearchParameters(request.nprobes)
+        found = side.search(queries, request.k, parameters)
+        recall = share_found(truth.positions, found.positions)
+    else:
+        assert request.recall is not None
+        measured = side.measure(queries, truth, request.recall) if len(queries) > 1 else None
+        if measured is None:
+            return None
+        parameters, recall = measured
+    return IndexCells(
+        left, request, right=right, parameters=parameters, recall=recall, excluded=excluded
+    )
 
 
 def _partitions(dataset: lance.LanceDataset, column: str) -> int | None:
