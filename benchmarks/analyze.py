@@ -6,11 +6,12 @@
 
 The sides take turns over the same rows and all their columns: lancestat over Lance, from the plan's
 scans to merged statistics, in threads of its own process; the same as a job on Spark; that with
-three groups of columns, and common values of eight columns; Spark's `CommandUtils.computeColumnStats` over Parquet; and pylance, reading the
-Lance table with a thread per core and doing nothing with it. Lancestat's and Spark's have a JVM
-each, lancestat's started as `lancestat run` does. The first two turns of each are not
-counted: the JVM takes as long to compile what Spark's side uses. Medians are printed, of the clock
-and of the processor time of all processes together, which tells more where other programs run. The
+three groups of columns, and common values of eight columns; Spark's
+`CommandUtils.computeColumnStats` over Parquet; and pylance, reading the Lance table with a thread
+per core and doing nothing with it. Lancestat's and Spark's have a JVM each, lancestat's started as
+`lancestat run` does. The first two turns of each are not counted: the JVM takes as long to compile
+what Spark's side uses. Medians are printed, of the clock and of the processor time of all processes
+together, which tells more where other programs run. The
 peak is the largest resident set that a Python worker of Spark has had at the end.
 """
 

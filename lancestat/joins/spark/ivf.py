@@ -47,14 +47,13 @@ from lancestat.joins.search.ivf import (
 )
 from lancestat.joins.search.neighbours import share_found
 from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
-from lancestat.joins.search.work import JoinRequest, RightContent, Rows, VectorSide
+from lancestat.joins.search.work import FragmentRows, JoinRequest, RightContent, Rows, VectorSide
 from lancestat.joins.spark.cells import CellResult, ChunkCell, ChunkSearch, LeftRows, cut
 from lancestat.joins.spark.job import run_each
 from lancestat.joins.spark.kept_pairs import deleted_rows
-from lancestat.joins.spark.reader import VectorReader, addresses_at, positions_at
+from lancestat.joins.spark.reader import VectorReader, matches
 from lancestat.lake.open import open_pinned
 from lancestat.redact import redact_line, secret_values
-from lancestat.spark.fragment_reader import ROW_BITS
 from lancestat.spark.jobs import Jobs
 
 # Bytes of right vectors that a task writes at a time: longer lists in a file mean fewer, longer
@@ -76,7 +75,7 @@ Places = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class RowPlaces:
-    """Converts positions of rows to their places (`LiveRows`), and keys to positions.
+    """Converts positions of rows to their keys (`LiveRows`), and back.
 
     `ids` are those of the fragments with live rows, by number; `deleted` has the ascending offsets
     of deleted rows, of fragments that have some.
@@ -96,20 +95,67 @@ class RowPlaces:
         return cls(side, tuple(fragment.id for fragment in content.fragments), deleted)
 
     def places(self, slots: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of rows at positions, by the slot of each fragment."""
-        found = addresses_at(self.side, positions)
-        order = np.argsort(self.ids)
-        numbers = order[np.searchsorted(self.ids, found >> ROW_BITS, sorter=order)]
-        places: NDArray[np.int64] = slots[numbers] << OFFSET_BITS | found & OFFSET_MASK
-        return places
+        """Return the places of rows at ascending positions, by the slot of each fragment."""
+        keys = self.keys(positions)
+        places: NDArray[np.int64] = slots[keys >> OFFSET_BITS] << OFFSET_BITS
+        return places | (keys & OFFSET_MASK)
+
+    def keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        numbers = self._numbers
+        keys = np.empty(len(positions), np.int64)
+        for part, here in self._parts(positions):
+            number, inside = numbers[part.id], positions[here] - part.start
+            if self.side.selection is not None:
+                offsets = matches(self.side, self.side.selection, part.id)[0][inside]
+            elif number in self.deleted:
+                deleted = self.deleted[number].astype(np.int64)
+                before = np.searchsorted(deleted - np.arange(len(deleted)), inside, side="right")
+                offsets = inside + before
+            else:
+                offsets = inside
+            keys[here] = np.int64(number << OFFSET_BITS) | offsets
+        return keys
 
     def positions(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions of rows by their keys; a key of -1 has none, which is -1."""
-        has_row = keys >= 0
-        found = np.full(keys.shape, -1, np.int64)
-        numbers, offsets = keys[has_row] >> OFFSET_BITS, keys[has_row] & OFFSET_MASK
-        found[has_row] = np.array(self.ids, np.int64)[numbers] << ROW_BITS | offsets
-        return positions_at(self.side, found)
+        if not keys.size:
+            return keys
+        flat = keys.ravel()
+        numbers, offsets = flat >> OFFSET_BITS, flat & OFFSET_MASK
+        positions = np.full(len(flat), -1, np.int64)
+        ids = self._numbers
+        parts = {ids[part.id]: part for part in self.side.fragments}
+        order = np.argsort(numbers, kind="stable")
+        present, firsts = np.unique(numbers[order], return_index=True)
+        for number, here in zip(present.tolist(), np.split(order, firsts[1:]), strict=True):
+            if number < 0:
+                continue
+            part, inside = parts[number], offsets[here]
+            if self.side.selection is not None:
+                offsets_here, _ = matches(self.side, self.side.selection, part.id)
+                inside = np.searchsorted(offsets_here, inside)
+            elif number in self.deleted:
+                inside = inside - np.searchsorted(self.deleted[number], inside)
+            positions[here] = part.start + inside
+        return positions.reshape(keys.shape)
+
+    def _parts(self, positions: NDArray[np.int64]) -> list[tuple[FragmentRows, slice]]:
+        if not len(positions):
+            return []
+        starts = np.array([part.start for part in self.side.fragments], np.int64)
+        first, last = np.searchsorted(starts, positions[[0, -1]], side="right") - 1
+        edges = np.searchsorted(positions, starts[first : last + 1])
+        stops = [*edges[1:].tolist(), len(positions)]
+        parts = self.side.fragments[first : last + 1]
+        return [
+            (part, slice(start, stop))
+            for part, start, stop in zip(parts, edges.tolist(), stops, strict=True)
+            if stop > start
+        ]
+
+    @property
+    def _numbers(self) -> dict[int, int]:
+        return {id: number for number, id in enumerate(self.ids)}
 
 
 @dataclass(frozen=True, slots=True)

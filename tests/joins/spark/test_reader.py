@@ -179,10 +179,10 @@ def test_keys_are_row_addresses_in_row_order(
     ]
 
     places = RowPlaces.of(side, content)  # type: ignore[arg-type]
-    positions, slots = np.arange(len(expected)), np.arange(len(live))
-    assert places.places(slots, positions).tolist() == expected
-    assert places.places(slots, positions[3:9]).tolist() == expected[3:9]
+    positions = np.arange(len(expected))
+    assert places.keys(positions).tolist() == expected
+    assert places.keys(positions[3:9]).tolist() == expected[3:9]
     shuffled = np.random.default_rng(0).permutation(len(expected))
     keys = np.append(np.array(expected)[shuffled], -1)
     assert places.positions(keys).tolist() == [*shuffled.tolist(), -1]
-    assert places.places(slots, positions[:0]).tolist() == []
+    assert places.keys(positions[:0]).tolist() == []
