@@ -51,7 +51,7 @@ from lancestat.joins.search.work import FragmentRows, JoinRequest, RightContent,
 from lancestat.joins.spark.cells import CellResult, ChunkCell, ChunkSearch, LeftRows, cut
 from lancestat.joins.spark.job import run_each
 from lancestat.joins.spark.kept_pairs import deleted_rows
-from lancestat.joins.spark.reader import VectorReader, matches
+from lancestat.joins.spark.reader import VectorReader, by_number, matches
 from lancestat.lake.open import open_pinned
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.jobs import Jobs
@@ -125,11 +125,7 @@ class RowPlaces:
         positions = np.full(len(flat), -1, np.int64)
         ids = self._numbers
         parts = {ids[part.id]: part for part in self.side.fragments}
-        order = np.argsort(numbers, kind="stable")
-        present, firsts = np.unique(numbers[order], return_index=True)
-        for number, here in zip(present.tolist(), np.split(order, firsts[1:]), strict=True):
-            if number < 0:
-                continue
+        for number, here in by_number(numbers):
             part, inside = parts[number], offsets[here]
             if self.side.selection is not None:
                 offsets_here, _ = matches(self.side, self.side.selection, part.id)

@@ -441,28 +441,36 @@ def addresses(side: VectorSide, rows: Rows) -> NDArray[np.int64]:
 
 def addresses_at(side: VectorSide, positions: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the addresses of rows at positions in any order and shape, -1 for -1."""
-    found = np.full(positions.shape, -1, np.int64)
+    flat, found = positions.ravel(), np.full(positions.size, -1, np.int64)
     starts = np.array([part.start for part in side.fragments], np.int64)
-    numbers = np.where(positions < 0, -1, np.searchsorted(starts, positions, side="right") - 1)
-    for number in np.unique(numbers[numbers >= 0]).tolist():
-        part, here = side.fragments[number], numbers == number
-        inside, offsets = positions[here] - part.start, fragment_offsets(side, part.id)
+    numbers = np.where(flat < 0, -1, np.searchsorted(starts, flat, side="right") - 1)
+    for number, here in by_number(numbers):
+        part = side.fragments[number]
+        inside, offsets = flat[here] - part.start, fragment_offsets(side, part.id)
         inside = inside if offsets is None else offsets[inside]
         found[here] = (part.id << ROW_BITS) + inside
-    return found
+    return found.reshape(positions.shape)
 
 
 def positions_at(side: VectorSide, found: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the positions of rows of a side by their addresses, -1 for -1."""
-    positions = np.full(found.shape, -1, np.int64)
-    fragments = found >> ROW_BITS
+    flat, positions = found.ravel(), np.full(found.size, -1, np.int64)
     starts = {part.id: part.start for part in side.fragments}
-    for id in np.unique(fragments[found >= 0]).tolist():
-        here = fragments == id
-        inside, offsets = found[here] & ROW_OF_ADDRESS, fragment_offsets(side, id)
+    for id, here in by_number(flat >> ROW_BITS):
+        inside, offsets = flat[here] & ROW_OF_ADDRESS, fragment_offsets(side, id)
         inside = inside if offsets is None else np.searchsorted(offsets, inside)
         positions[here] = starts[id] + inside
-    return positions
+    return positions.reshape(found.shape)
+
+
+def by_number(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each number that is not negative, with the indices (n,) at which it is."""
+    order = np.argsort(numbers, kind="stable")
+    present, firsts = np.unique(numbers[order], return_index=True)
+    stops = np.append(firsts, len(order))[1:]
+    for number, start, stop in zip(present.tolist(), firsts, stops, strict=True):
+        if number >= 0:
+            yield number, order[start:stop]
 
 
 # The rows of a side: a Lance dataset, or Parquet files that it goes through once.
