@@ -23,6 +23,8 @@ from lancestat.joins.spark.reader import (
     ParquetSide,
     RowGroup,
     VectorReader,
+    addresses_at,
+    positions_at,
     rows_after,
 )
 from lancestat.joins.spark.sides import opened_table
@@ -186,3 +188,9 @@ def test_keys_are_row_addresses_in_row_order(
     keys = np.append(np.array(expected)[shuffled], -1)
     assert places.positions(keys).tolist() == [*shuffled.tolist(), -1]
     assert places.keys(positions[:0]).tolist() == []
+
+    wanted = np.append(shuffled, [-1, -1]).reshape(2, -1) if len(shuffled) % 2 == 0 else shuffled
+    found = addresses_at(side, wanted)
+    assert found.tolist() == np.where(wanted < 0, -1, addresses[wanted]).tolist()
+    assert positions_at(side, found).tolist() == wanted.tolist()
+    assert addresses_at(side, positions[:0]).tolist() == positions_at(side, positions[:0]).tolist()
