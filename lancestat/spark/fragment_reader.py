@@ -162,6 +162,21 @@ def _renumbered(array: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, array.dictionary.drop_null())
 
 
+def decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch, or a table, with the values of dictionaries in place of these."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            column = rows.column(place).cast(field.type.value_type)
+            rows = rows.set_column(place, decoded_field(field), column)
+    return rows
+
+
+def decoded_field(field: pa.Field) -> pa.Field:
+    """Return a column as `decoded` has it."""
+    is_dictionary = pa.types.is_dictionary(field.type)
+    return field.with_type(field.type.value_type) if is_dictionary else field
+
+
 def _check_names(dataset: lance.LanceDataset, columns: Sequence[str]) -> None:
     unreadable = [name for name in columns if not is_readable_name(name)]
     if unreadable:
