@@ -155,6 +155,8 @@ def united(table: pa.Table) -> pa.Table:
 
 
 def _renumbered(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    if not array.dictionary.null_count:
+        return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), array.dictionary)
     is_value = array.dictionary.is_valid()
     places = pc.cumulative_sum(is_value.cast(pa.int32()))
     places = pc.subtract(places, pa.scalar(1, pa.int32()))
