@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import errno
 import gc
 import os
 import signal
@@ -254,20 +253,15 @@ def describe(error: BaseException) -> list[str]:
     return painted(_coded(error))
 
 
-# A disk that is full, and limits of a user or a process.
-_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-
-
 def _coded(error: BaseException) -> LancestatError:
     """Return the error itself if it has a code, else an internal error that names it."""
     if isinstance(error, LancestatError):
         return error
-    if isinstance(error, UnicodeEncodeError):
-        from lancestat.lake.error_mapping import is_of_file_names, name_not_encodable
+    from lancestat.lake.error_mapping import NO_SPACE, is_of_file_names, name_not_encodable
 
-        if is_of_file_names(error):
-            return name_not_encodable(_redacted_line(error.object))
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, UnicodeEncodeError) and is_of_file_names(error):
+        return name_not_encodable(_redacted_line(error.object))
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
         where = _redacted_line(str(error.filename or "the output"))
         return NotWritten(f"cannot write to {where}: {error.strerror}", hint="make room there")
     what = _redacted_line(" ".join(str(error).split()))

@@ -53,6 +53,9 @@ class Cause(Enum):
     UNKNOWN = "unknown"
 
 
+# A disk that is full, and limits of a user or a process.
+NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
 _NO_ANSWER = (
     r"error sending request|http error|dns error|error trying to connect|timed? ?out|connection"
     r"|after \d+ retries|too many open files"
@@ -67,7 +70,10 @@ _PATTERNS: tuple[tuple[Cause, re.Pattern[str]], ...] = tuple(
             r"|retryable|too many concurrent writers",
         ),
         # As Python names an errno, and as Rust does.
-        (Cause.NO_SPACE, r"no space left|disk quota exceeded|os error (?:28|122)\b"),
+        (
+            Cause.NO_SPACE,
+            r"no space left|disk quota exceeded|file too large|os error (?:27|28|122)\b",
+        ),
         (Cause.EXISTS, r"already exists"),
         (
             Cause.DENIED,
@@ -121,7 +127,7 @@ _TYPES: tuple[tuple[type[BaseException], Cause], ...] = (
 
 def cause_of(error: BaseException, uri: str | None = None) -> Cause:
     """Classify an exception of Lance; words in the dataset's own name decide nothing."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
         return Cause.NO_SPACE
     if type(error).__name__ == "CommitConflictError":
         return Cause.CONFLICT

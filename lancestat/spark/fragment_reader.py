@@ -113,7 +113,8 @@ def read_fragments(
     """Read the live rows of some small fragments at once, which fit memory.
 
     Returns:
-        The rows in the order of `ids`, and how many each fragment has.
+        The rows in the order of `ids`, their dictionaries as `united` has them, and how many each
+        fragment has.
 
     Raises:
         LakeError: the name of a column, or a fragment cannot be read.
@@ -128,7 +129,7 @@ def read_fragments(
     )
     what = f"fragments {ids[0]} to {ids[-1]}"
     batches = list(_named(scanner.to_batches(), dataset, what, storage_options))
-    rows = pa.Table.from_batches(batches, scanner.projected_schema).combine_chunks()
+    rows = united(pa.Table.from_batches(batches, scanner.projected_schema)).combine_chunks()
     owners = rows.column(_ADDRESS).to_numpy() >> np.uint64(ROW_BITS)
     # Earlier releases of Lance have left fragments out of the order of their ids.
     order = np.argsort(ids)
@@ -137,6 +138,45 @@ def read_fragments(
     lengths = np.bincount(places, minlength=len(ids)).tolist()
     whole = rows.select(list(columns)).to_batches()
     return whole[0] if whole else pa.RecordBatch.from_pylist([], rows.schema), lengths
+
+
+def united(table: pa.Table) -> pa.Table:
+    """Return a table whose chunks can be combined, each fragment having dictionaries of its own.
+
+    Arrow unites none that hold nulls, as in files of format 2.0, nor more values than the indices
+    can number, such as the 8 bits of a categorical of pandas: here these have 32.
+    """
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            type = pa.dictionary(pa.int32(), field.type.value_type)
+            chunks = [_renumbered(chunk) for chunk in table.column(place).chunks]
+            table = table.set_column(place, field.name, pa.chunked_array(chunks, type))
+    return table
+
+
+def _renumbered(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    if not array.dictionary.null_count:
+        return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), array.dictionary)
+    is_value = array.dictionary.is_valid()
+    places = pc.cumulative_sum(is_value.cast(pa.int32()))
+    places = pc.subtract(places, pa.scalar(1, pa.int32()))
+    indices = pc.if_else(is_value, places, None).take(array.indices)
+    return pa.DictionaryArray.from_arrays(indices, array.dictionary.drop_null())
+
+
+def decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch, or a table, with the values of dictionaries in place of these."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            column = rows.column(place).cast(field.type.value_type)
+            rows = rows.set_column(place, decoded_field(field), column)
+    return rows
+
+
+def decoded_field(field: pa.Field) -> pa.Field:
+    """Return a column as `decoded` has it."""
+    is_dictionary = pa.types.is_dictionary(field.type)
+    return field.with_type(field.type.value_type) if is_dictionary else field
 
 
 def _check_names(dataset: lance.LanceDataset, columns: Sequence[str]) -> None:

@@ -31,7 +31,14 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from lancestat.errors import LakeError, LancestatError, StateContended, StateError, StateUnreachable
 from lancestat.formats import StringEnum
 from lancestat.lake.commit import BatchSource, CommitOutcome, Conflict, commit
-from lancestat.lake.error_mapping import Cause, cause_of, is_of_file_names, is_of_store, is_panic
+from lancestat.lake.error_mapping import (
+    Cause,
+    cause_of,
+    is_full,
+    is_of_file_names,
+    is_of_store,
+    is_panic,
+)
 from lancestat.lake.files import Storage, storage_at, store_of, store_options
 from lancestat.lake.open import probe
 from lancestat.redact import redact_line, secret_values
@@ -90,6 +97,11 @@ def message_of(error: BaseException, options: Mapping[str, str]) -> str:
 
 def unreachable(uri: str, error: BaseException, options: Mapping[str, str]) -> StateError:
     """Return the error for a state that may well be sound but cannot be read or written now."""
+    if is_full(error):
+        return StateUnreachable(
+            f"no space is left for the state at {canonical_uri(uri)}",
+            hint="make room there, and run again; the target's state_budget bounds what it takes",
+        )
     return StateUnreachable(
         f"the state at {canonical_uri(uri)} cannot be reached: {message_of(error, options)}",
         hint="check the target's state, its storage_options and the permissions there",

@@ -317,7 +317,7 @@ class ScanTask:
         with self._reading(f"fragments {ids[0]} to {ids[-1]}"):
             dataset, requests, schema = self._asked(parts[0])
             rows, lengths = read_fragments(dataset, ids, schema.names, self.storage_options)
-            partials = reduce_segments(rows, lengths, schema, requests)
+            partials = reduce_segments(rows, lengths, rows.schema, requests)
             return self._read_ranges(list(zip(parts, partials, strict=True)))
 
     def _read_ranges(self, ranges: Sequence[RangePartials]) -> ReadRanges:

@@ -30,6 +30,7 @@ from lancestat.lake.commit import (
     commit_properties,
 )
 from lancestat.lake.commit import commit as commit_change
+from lancestat.lake.error_mapping import is_full
 from lancestat.lake.open import snapshot_at
 from lancestat.lake.snapshot import Pin, Snapshot
 from lancestat.redact import redact_line, secret_values
@@ -131,10 +132,11 @@ def commit(
         raise type(error)(message, hint=error.hint) from None
     except Exception as error:
         secrets = secret_values(storage_options)
+        again = "make room there, and run again" if is_full(error) else "run again"
         raise CommitFailed(
             f"statistics were not {change.verb} {redact_line(pin.uri, secrets)}:"
             f" {redact_line(str(error), secrets)}",
-            hint="the table's data is untouched; run again",
+            hint=f"the table's data is untouched; {again}",
         ) from None
 
 

@@ -83,10 +83,10 @@ class TableObserver:
             return Blocked(table.name, kind, error)
 
     def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
-        spec = self.observed.spec
-        if spec.target.state_budget is None:
+        spec, nodes = self.observed.spec, tables_of(self.observed.nodes)
+        if spec.target.state_budget is None or not nodes:
             return planned
-        names = {table_identity(one.uri): one.name for one in tables_of(self.observed.nodes)}
+        names = {table_identity(one.uri): one.name for one in nodes}
         others = {table.name for table in spec.tables} - planned.keys()
         records = {
             names.get(identity, record.node): record
@@ -94,7 +94,8 @@ class TableObserver:
             if isinstance(record, TableRecord) and (identity in names or record.node in others)
         }
         budget, location = spec.target.state_budget, spec.target.state_budget_location
-        return fold_to_fit(planned, budget, location, records)
+        tables = {one.name: planned[one.name] for one in nodes}
+        return {**planned, **fold_to_fit(tables, budget, location, records)}
 
     def _decided(self, table: Table) -> Action:
         full_refresh = self.observed.full_refresh

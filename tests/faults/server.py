@@ -110,10 +110,14 @@ def run(arguments: list[str]) -> int:
 
 
 def without_spark() -> None:
-    """Scan and join in this process, with the left rows of a join in scratch meanwhile."""
+    """Scan and join in this process, with the left rows of a join in scratch meanwhile.
+
+    The partials of tables are folded as if summaries had two groups.
+    """
     import lance
     import pytest
 
+    import lancestat.tables.folding
     from lancestat.errors import JobFailed
     from lancestat.joins.scratch.folder import scratch
     from lancestat.joins.search.work import ROW_ADDRESS
@@ -131,7 +135,9 @@ def without_spark() -> None:
             # Jobs of Spark report errors of Lance in a task like this.
             raise JobFailed(f"joining '{work.node}' failed: {error}") from None
 
-    scan_locally(pytest.MonkeyPatch(), open_join=opened(join))
+    patch = pytest.MonkeyPatch()
+    patch.setattr(lancestat.tables.folding, "MOST_GROUPS", 2)
+    scan_locally(patch, open_join=opened(join))
 
 
 def watch(kill_at: int | None) -> None:

@@ -35,6 +35,8 @@ TABLES = ("orders", "returns", "items", "l", "r")
 JOINS = ("near", "far")
 RESULT = "near_rows"
 ROWS = 60
+# Bytes for two groups of fragments of each table, but not for all of its fragments.
+_BUDGET = 110_000
 
 
 @dataclass
@@ -80,6 +82,7 @@ class Shop:
         target = {
             "state": self.uri("state"),
             "scratch": self.uri("scratch"),
+            "state_budget": _BUDGET,
             "spark": {"master": "local[2]", "min_bytes": 0},
             **({"storage_options": dict(self.options)} if self.options else {}),
         }

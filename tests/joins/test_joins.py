@@ -237,6 +237,33 @@ def test_columns_that_swap_names_are_a_change(world: JoinWorld) -> None:
     world.converge()
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+@pytest.mark.parametrize("format", ["lance", "parquet"])
+def test_dictionaries_are_joined_as_their_values(tmp_path: Path, version: str, format: str) -> None:
+    """Those of a fragment are not those of others: more values than 8 bits number, and nulls."""
+    world, type = LocalWorld(tmp_path), pa.dictionary(pa.int8(), pa.string())
+    for side, vector in (("l", "v"), ("r", "w")):
+        for start in range(0, 300, 100):
+            kinds = [_kind(side, id) for id in range(start, start + 100)]
+            rows = vectors(start, 100, name=vector)
+            rows = rows.append_column("kind", pa.array(kinds).dictionary_encode().cast(type))
+            lance.write_dataset(rows, world.uri(side), mode="append", data_storage_version=version)
+    select = ("id", "kind")
+    left, right = replace(world.join.left, select=select), replace(world.join.right, select=select)
+    world.declare(left=left, right=right, output_format=format, output_uri=str(tmp_path / "near"))
+    for _ in range(2):
+        assert world.run().status == "success"
+        assert len(world.rows()) > 300
+        for row in world.rows():
+            assert row["kind"] == _kind("l", row["id"])
+            assert row["kind_right"] == _kind("r", row["id_right"])
+        lance.dataset(world.uri("r")).delete("id % 5 = 2")
+
+
+def _kind(side: str, id: int) -> str | None:
+    return None if id % 9 == 0 else f"{side}{id}"
+
+
 def test_a_variable_size_list_is_watched_too(world: JoinWorld) -> None:
     rows = vectors(0, 9, name="w")
     lists = rows.column("w").combine_chunks().cast(pa.list_(pa.float32()))

@@ -71,6 +71,23 @@ def test_fragments_that_are_read_at_once_come_as_they_are_asked_for(tmp_path: Pa
     assert lengths == [3, 3, 1, 2]
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+def test_fragments_that_are_read_at_once_may_have_other_dictionaries(
+    tmp_path: Path, version: str
+) -> None:
+    """More values together than 8 bits number, and nulls that format 2.0 has in dictionaries."""
+    type = pa.dictionary(pa.int8(), pa.string())
+    written: list[str | None] = []
+    for part in range(3):
+        values = [*(f"{part}-{number}" for number in range(100)), None]
+        rows = pa.table({"d": pa.array(values).dictionary_encode().cast(type)})
+        lance.write_dataset(rows, tmp_path, mode="append", data_storage_version=version)
+        written += values
+    rows, lengths = read_fragments(lance.dataset(tmp_path), [0, 1, 2], ["d"], {})
+    assert rows.column("d").to_pylist() == written
+    assert lengths == [101, 101, 101]
+
+
 @pytest.mark.parametrize(
     ("count", "limit", "sizes"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,13 @@ from lance.file import LanceFileSession
 
 from lancestat.errors import StateError
 from lancestat.state.store import open_state
-from lancestat.state.stored_table import Failure, failure_of, is_lance_failure, message_of
+from lancestat.state.stored_table import (
+    Failure,
+    StateFolder,
+    failure_of,
+    is_lance_failure,
+    message_of,
+)
 from lancestat.tables.stored import table_records
 
 NOBODY = {
@@ -110,6 +117,24 @@ def test_errors_show_no_secret_and_no_source_location() -> None:
     message = message_of(ValueError(f"{error} {secret}"), NOBODY)
     assert secret not in message
     assert ".rs:" not in message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("LanceError(IO): Unable to copy data to file: No space left on device"),
+        OSError("LanceError(IO): Disk quota exceeded (os error 122)"),
+        OSError("LanceError(IO): File too large (os error 27)"),
+    ],
+)
+def test_a_full_disk_is_one_clear_error(error: OSError, tmp_path: Path) -> None:
+    with pytest.raises(StateError) as caught, StateFolder(str(tmp_path)).reached():
+        raise error
+    assert caught.value.code == "LS301"
+    assert caught.value.message == f"no space is left for the state at {tmp_path}"
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("make room there, and run again")
 
 
 def test_an_unreachable_state_is_one_clear_error() -> None:

@@ -38,6 +38,7 @@ from lancestat.tables.analyze import (
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.integration.scans import TableScan, decoded, whole_table
+from tests.runs.world import World
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
 MIB = 1 << 20
@@ -514,3 +515,15 @@ def test_only_a_local_spark_has_an_estimated_start(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert start_seconds(Target("dev", "state", spark_master=master)) == expected
+
+
+def test_small_fragments_with_dictionaries_of_their_own_are_read_at_once(tmp_path: Path) -> None:
+    type = pa.dictionary(pa.int8(), pa.string())
+    for part in range(9):
+        values = [*(f"{part}-{number}" for number in range(30)), None]
+        rows = pa.table({"d": pa.array(values).dictionary_encode().cast(type)})
+        lance.write_dataset(rows, tmp_path / "t.lance", mode="append", data_storage_version="2.0")
+    world = World(tmp_path / "t.lance")
+    assert world.run().status == "success"
+    assert world.published()["lance.stats.column.d.nullCount"] == "9"
+    assert abs(int(world.published()["lance.stats.column.d.distinctCount"]) - 270) < 10

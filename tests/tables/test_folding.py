@@ -17,6 +17,7 @@ import lancestat.tables.analyze
 import lancestat.tables.folding
 import lancestat.tables.run
 from lancestat.errors import Location, StateTooSmall, StateUnreachable
+from lancestat.joins.action import JoinAction
 from lancestat.runs.actions import Blocked, Plan, Skip
 from lancestat.spec.column_selection import ColumnPattern
 from lancestat.spec.model import ColumnSelection, CommonValues, Policy, Refresh
@@ -25,6 +26,7 @@ from lancestat.tables.action import FoldPartials, TableAction
 from lancestat.tables.folding import PARTIAL_BYTES, fold_to_fit
 from lancestat.tables.stored import add_partials, read_partials, table_records
 from tests.examples import examples
+from tests.joins.joined import vectors
 from tests.runs.world import World, orders, write_project
 from tests.tables.counted import Counted, check
 
@@ -409,6 +411,25 @@ def test_tables_that_a_run_leaves_out_share_the_budget(tmp_path: Path) -> None:
         [action] = write_project(tmp_path, *tables, target=bounded).plan("b").actions
         assert isinstance(action, TableAction)
         assert (fragments, action.table.fold) == (fragments, fold)
+
+
+def test_joins_are_planned_whatever_the_budget_is(tmp_path: Path) -> None:
+    """Alone, as a run does that plans one again, and with tables for which there is no room."""
+    for name, vector in (("l", "v"), ("r", "w")):
+        lance.write_dataset(vectors(0, 9, name=vector), str(tmp_path / f"{name}.lance"))
+    tables = [{"name": name, "uri": f"{name}.lance"} for name in ("l", "r")]
+    sides = {
+        "left": {"table": "l", "vector": "v", "select": ["id"]},
+        "right": {"table": "r", "vector": "w", "select": ["key"]},
+    }
+    join = {"name": "near", **sides, "k": 1, "output": {"lance": "near.lance"}}
+    target = {"state": "state", "spark": {"master": "local[2]"}, "state_budget": "1B"}
+    project = write_project(tmp_path, *tables, target=target, knn_joins=[join])
+    [alone] = project.plan("near").actions
+    beside = {action.node: action for action in project.plan().actions}
+    assert isinstance(alone, JoinAction)
+    assert beside.pop("near") == alone
+    assert [type(action) for action in beside.values()] == [Blocked, Blocked]
 
 
 COMMON = CommonValues(limit=100)

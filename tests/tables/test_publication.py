@@ -244,6 +244,18 @@ def test_a_missing_table_gets_one_clear_error(uri: str) -> None:
     assert ".rs" not in str(raised.value)
 
 
+def test_a_full_disk_gets_a_remedy(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> object:
+        raise OSError("LanceError(IO): Unable to copy data to file: No space left on device")
+
+    published = change(observe(uri), "id")
+    monkeypatch.setattr(lance.LanceDataset, "commit", fail)
+    with pytest.raises(PublishError) as raised:
+        commit(published)
+    assert raised.value.code == "LS603"
+    assert raised.value.hint == "the table's data is untouched; make room there, and run again"
+
+
 def test_a_failed_commit_gets_one_clear_error_without_secrets(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

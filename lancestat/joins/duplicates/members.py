@@ -20,9 +20,9 @@ from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import Floats
 from lancestat.joins.search.vectors import vectors
 from lancestat.joins.search.work import DISTANCE, ROW, SUFFIX, VectorSide
-from lancestat.joins.spark.reader import positions_at, take
+from lancestat.joins.spark.reader import positions_at, read_schema, take
 from lancestat.lake.open import observe_dataset, readable
-from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows, pinned_dataset
+from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows
 from lancestat.spec.duplicates import Order
 from lancestat.tables.statistics.hashing import hash_bytes, hash_tuples
 
@@ -158,7 +158,7 @@ class GroupedRows:
 
 def result_schema(side: VectorSide, highest: int) -> pa.Schema:
     """Return the schema of a result, whose metadata has the highest id."""
-    table = pinned_dataset(side.pin, side.storage_options).schema
+    table = read_schema(side)
     selected = (table.field(name) for name in side.columns)
     types = (pa.int64(), pa.bool_(), pa.float32(), pa.int64())
     own = zip(RESULT_COLUMNS, types, strict=True)

@@ -30,6 +30,8 @@ from lancestat.lake.snapshot import Pin, RowRange, count_rows
 from lancestat.spark.fragment_reader import (
     ROW_BITS,
     ROW_OF_ADDRESS,
+    decoded,
+    decoded_field,
     physical_offsets,
     pinned_dataset,
     read_range,
@@ -589,15 +591,16 @@ def _usable(block: Vectors, start: int) -> Block:
 
 
 def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Yield columns of consecutive rows, with values in place of dictionaries."""
     if isinstance(side, ParquetSide):
         yield from side.read(rows, columns)
         return
     if side.selection is not None:
-        yield from read_selected(side, side.selection, rows, columns)
+        yield from map(decoded, read_selected(side, side.selection, rows, columns))
         return
     dataset = pinned_dataset(side.pin, side.storage_options)
     for part in side.ranges(rows):
-        yield from read_range(dataset, part, columns, side.storage_options)
+        yield from map(decoded, read_range(dataset, part, columns, side.storage_options))
 
 
 def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:
@@ -609,7 +612,19 @@ def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> 
 def take_addressed(
     side: VectorSide, found: NDArray[np.int64], columns: tuple[str, ...]
 ) -> pa.Table:
-    """Return columns of the rows at addresses, in their order."""
+    """Return columns of the rows at addresses, in their order: values in place of dictionaries."""
+    schema, cuts = pinned_dataset(side.pin, side.storage_options).schema, np.empty(0, np.int64)
+    if any(pa.types.is_dictionary(field.type) for field in schema if field.name in columns):
+        # Each fragment has dictionaries of its own, which Lance unites only up to so many values.
+        cuts = np.flatnonzero(np.diff(found >> ROW_BITS)) + 1
+    return pa.concat_tables(
+        decoded(_take_addressed(side, some, columns)) for some in np.split(found, cuts)
+    )
+
+
+def _take_addressed(
+    side: VectorSide, found: NDArray[np.int64], columns: tuple[str, ...]
+) -> pa.Table:
     dataset = pinned_dataset(side.pin, side.storage_options)
     with pinned_reads(side.pin, side.storage_options):
         if not dataset.has_stable_row_ids:
@@ -674,7 +689,9 @@ def rows_after(rows: Rows, after: NDArray[np.int64]) -> Rows:
 
 
 def read_schema(side: Side) -> pa.Schema:
+    """Return the columns of a side as `read_columns` and `take` have them."""
     if isinstance(side, ParquetSide):
         return side.schema
     schema = pinned_dataset(side.pin, side.storage_options).schema
-    return schema.append(pa.field(ROW_ADDRESS, pa.uint64(), nullable=False))
+    address = pa.field(ROW_ADDRESS, pa.uint64(), nullable=False)
+    return pa.schema([*map(decoded_field, schema), address], schema.metadata)

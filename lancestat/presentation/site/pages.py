@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from lancestat.errors import NotWritten, PlaceOccupied, UsageError, error_class
 from lancestat.formats import count, duration, large, share, size, spoken
+from lancestat.lake.error_mapping import is_full
 from lancestat.lake.files import new_draft, remove, remove_drafts
 from lancestat.presentation.relations import check_table, relation_tables
 from lancestat.presentation.site import charts, facts
@@ -121,7 +122,8 @@ def check_folder(folder: Path) -> Path:
 
 def _pages_not_written(folder: Path, error: Exception) -> UsageError:
     reason = getattr(error, "strerror", None) or str(error)
-    return NotWritten(f"cannot write the pages to {folder}: {reason}", hint="choose another --out")
+    hint = "make room there, or choose another --out" if is_full(error) else "choose another --out"
+    return NotWritten(f"cannot write the pages to {folder}: {reason}", hint=hint)
 
 
 def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int, int]:

@@ -79,6 +79,24 @@ def test_the_row_that_comes_first_is_kept(shop: Shop, order_by: list[str], kept:
     assert others == sorted(others), "others are in row order"
 
 
+def test_dictionaries_are_selected_and_ordered_as_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a fragment are not those of others, and have more values than 8 bits number."""
+    type, parts = pa.dictionary(pa.int8(), pa.string()), []
+    for start in (0, 100):
+        kinds = [f"{999 - id}" for id in range(start, start + 100)]
+        rows = products(line(*range(start, start + 100)))
+        parts.append(rows.append_column("kind", pa.array(kinds).dictionary_encode().cast(type)))
+    shop = Shop.of(tmp_path, monkeypatch, parts[0])
+    shop.append(parts[1])
+    shop.declare(select=["id", "kind"], keep={"order_by": ["kind"]})
+    shop.settle()
+    kept, *others = shop.rows()
+    assert (kept["id"], kept["kind"]) == (199, "800")
+    assert [row["kind"] for row in others] == [f"{999 - id}" for id in range(199)]
+
+
 def test_without_duplicates_the_result_is_empty(shop: Shop) -> None:
     shop.declare(max_distance=0.5)
     figures = shop.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from pathlib import Path
 
@@ -84,9 +85,16 @@ def test_a_failure_does_not_change_the_site(
     def fail(*_: object) -> object:
         raise RuntimeError("in the middle")
 
+    def fill(*_: object) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    other = ProjectReport("other", "prod", project().made_at, project().nodes, {})
     monkeypatch.setattr(Pages, "_join", fail)
     with pytest.raises(RuntimeError):
-        build(ProjectReport("other", "prod", project().made_at, project().nodes, {}))
+        build(other)
+    monkeypatch.setattr(Pages, "_join", fill)
+    with pytest.raises(UsageError, match="hint: make room there, or choose another --out"):
+        build(other)
     assert (site / "index.html").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["project", "site"]
 
