@@ -86,6 +86,12 @@ def test_a_command_loads_no_more_than_its_budget(
     assert len({name for name in modules if name.startswith("lancestat")}) <= most
 
 
+def test_a_run_with_nothing_to_do_loads_no_kernel(shop: Path) -> None:
+    (shop / "specs" / "s.yml").write_text("tables: [{name: l, uri: l.lance, columns: [id]}]\n")
+    assert "polars" in loaded(COMMAND, ["run"], shop)
+    assert loaded(COMMAND, ["run"], shop) & HEAVY <= LANCE
+
+
 @pytest.mark.parametrize("module", OF_WORKERS)
 def test_workers_are_set_up_before_heavy_libraries_are_loaded(module: str, tmp_path: Path) -> None:
     assert loaded(MODULE, [module], tmp_path).isdisjoint(HEAVY - YAML)

@@ -589,7 +589,13 @@ def execute_plan(
     context = RunContext(observer, state, digests, events, spark, run_id, allowance=allowance)
     with ExitStack() as stack:
         stack.enter_context(events.with_warnings())
-        runners = {kind: stack.enter_context(type.runner(context)) for kind, type in types.items()}
+        # Opening a runner takes imports, for which a run with little to do would wait.
+        needed = {action.kind for action in plan.actions if is_pending(action) or action.stages}
+        runners = {
+            kind: stack.enter_context(type.runner(context))
+            for kind, type in types.items()
+            if kind in needed
+        }
         stack.enter_context(spark)
         scheduler = Scheduler(context, runners, threads or THREADS, fail_fast, check)
         result = scheduler.execute(plan, command)
