@@ -382,8 +382,7 @@ def in_process_bytes(target: Target) -> int:
     return target.spark_min_bytes
 
 
-# Between what benchmarks/README.md measures of a first run on Spark, on two cores, with a class
-# archive (8.7 s) and without one (13.9 s), less the 2.4 s that reading takes without Spark.
+# Plain PySpark has taken 8 to 11 s on machines with two cores (benchmarks/README.md).
 _START_SECONDS = 9.0
 
 
