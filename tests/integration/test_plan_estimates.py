@@ -323,6 +323,20 @@ def test_a_plan_of_which_the_estimates_fail_is_spark_s(
     assert estimates(made) == estimates(shop.sql(QUERY))
 
 
+def test_a_value_beyond_spark_s_type_is_an_error_of_its_reading_alone(
+    tmp_path: Path, session: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = pa.array([2**63 + number for number in range(10)], pa.uint64())
+    lance.write_dataset(pa.table({"id": range(10), "n": numbers}), tmp_path / "large.lance")
+    attach(write_project(tmp_path, "large"), session)
+    rows = session.sql("select id from large where n > 5")
+    assert estimates(rows)
+    assert not caplog.records
+    with pytest.raises(Exception, match=r"LS514 .*'n': .* does not fit Spark's bigint"):
+        rows.collect()
+    session.catalog.dropTempView("large")
+
+
 def test_a_condition_with_a_subquery_or_another_one_is_estimated(shop: SparkSession) -> None:
     either = "o_day < 9 or o_customer in (select c_id from customers where c_nation = 3)"
     rows = shop.sql(f"select * from orders where {either}")

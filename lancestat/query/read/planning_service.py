@@ -204,7 +204,14 @@ class PlanningService:
         rows = sample.columns([name for name in message["columns"] if name not in held])
         if rows is None:
             return {}
-        return {"sample": sample.name, "arrow": encode_sample(rows) if rows.num_columns else None}
+        try:
+            return {
+                "sample": sample.name,
+                "arrow": encode_sample(rows) if rows.num_columns else None,
+            }
+        except OverflowError:
+            # A value that Spark's type cannot hold is an error where the query reads it.
+            return {}
 
     def _parts(self, table: ReadTable, message: Message) -> Message:
         columns: Sequence[str] = message["columns"]
