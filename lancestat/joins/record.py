@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 from lancestat import codec
 from lancestat.codec import Instant
 from lancestat.formats import StringEnum
-from lancestat.state.values import StoredRecord, join_identity
+from lancestat.spec.model import NodeKind
+from lancestat.state.values import StoredRecord, node_identity
 
 Rows = TypeVar("Rows", bound="int | None", covariant=True)
 
@@ -177,7 +178,8 @@ class JoinRecord:
 
     def stored(self) -> StoredRecord:
         members = codec.flattened(codec.builtins(self), *JOIN_MEASURES)
-        return join_identity(self.node), codec.encode(members, separators=(",", ":"))
+        key = node_identity(NodeKind.KNN_JOIN.value, self.node)
+        return key, codec.encode(members, separators=(",", ":"))
 
     def history_figures(self) -> dict[str, object]:
         """Return what the history of a join keeps of the record.

@@ -16,7 +16,7 @@ from lancestat.review.evidence import Evidence
 from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote, declared_risks
 from lancestat.runs.node import read_uris
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, node_digest
-from lancestat.state.values import canonical_uri
+from lancestat.state.values import canonical_uri, node_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ResultChange(ABC):
     def _is_known(self, evidence: Evidence) -> bool:
         """Whether the last run made the result of this very declaration."""
         kind = self.new.kind.value
-        record: Any = evidence.records.get(kind, {}).get(f"{kind} {self.new.name}")
+        record: Any = evidence.records.get(kind, {}).get(node_identity(kind, self.new.name))
         return record is not None and bool(record.digest == node_digest(self.new))
 
     def _meaning(self) -> Iterator[RiskNote]:

@@ -19,7 +19,7 @@ from lancestat.runs.actions import Action, NodeFigures
 from lancestat.runs.result import NodeResult
 from lancestat.spec.model import Node, ProjectSpec, Target
 from lancestat.state.store import StateReader
-from lancestat.state.values import StoredRecord
+from lancestat.state.values import StoredRecord, node_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,8 @@ class Observed:
 
     def record_of(self, node: Node) -> Any:
         """Return the record of a node of a kind with the default `record_key`, None without one."""
-        return self.records[node.kind.value].get(f"{node.kind.value} {node.name}")
+        kind = node.kind.value
+        return self.records[kind].get(node_identity(kind, node.name))
 
 
 class NodePlanner(Protocol[N_contra]):
@@ -129,7 +130,7 @@ class NodeType(Protocol[N_contra]):
 
     def record_key(self, node: N_contra) -> str:
         """Return the key of a node's record in the state."""
-        return f"{node.kind.value} {node.name}"
+        return node_identity(node.kind.value, node.name)
 
     def decode_record(self, stored: str) -> NodeRecord:
         """Return the record of its stored form; raises ValueError on anything else."""

@@ -112,9 +112,9 @@ def table_identity(uri: str) -> str:
     return sha256(canonical_uri(uri).encode(errors="surrogatepass")).hexdigest()[:24]
 
 
-def join_identity(node: str) -> str:
-    """Return the identity of a join, which is never that of a table."""
-    return f"knn_join {node}"
+def node_identity(kind: str, node: str) -> str:
+    """Return the identity of a node of a kind that is known by its name, never that of a table."""
+    return f"{kind} {node}"
 
 
 def canonical_uri(uri: str) -> str:

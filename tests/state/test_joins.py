@@ -29,7 +29,7 @@ from lancestat.joins.record import (
 )
 from lancestat.state.garbage import collect_state_garbage
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.values import NodeRun, RunRecord, join_identity
+from lancestat.state.values import NodeRun, RunRecord, node_identity
 from lancestat.tables.stored import table_records
 from tests.joins.records import join_records
 from tests.state.conftest import EPOCH, record, run
@@ -108,7 +108,9 @@ def test_many_runs_do_not_expire_the_record_of_a_join(folder: Path) -> None:
 def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(join_run(1, JOIN, replace(JOIN, node="gone")))
-    report = collect_state_garbage(state, frozenset({join_identity("j")}), dry_run=False)
+    report = collect_state_garbage(
+        state, frozenset({node_identity("knn_join", "j")}), dry_run=False
+    )
     assert report.runs_dropped == 1
     assert set(join_records(open_state(str(folder)))) == {"j"}
 

@@ -54,7 +54,7 @@ from lancestat.spec.model import (
 )
 from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
-from lancestat.state.values import join_identity
+from lancestat.state.values import node_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,8 +122,9 @@ class DuplicatesObserver(NodePlanner[Duplicates]):
         )
 
     def _plan_join(self, join: KnnJoin, record: DuplicatesRecord | None) -> JoinAction | Skip:
-        known = {} if record is None else {join_identity(join.name): record.pairs}
-        records = {**self.observed.records, NodeKind.KNN_JOIN.value: known}
+        kind = NodeKind.KNN_JOIN.value
+        known = {} if record is None else {node_identity(kind, join.name): record.pairs}
+        records = {**self.observed.records, kind: known}
         observed = replace(self.observed, records=records)
         action = JoinObserver(observed, indexes=self.indexes).plan(join)
         if action.error is not None:

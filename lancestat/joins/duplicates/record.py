@@ -9,7 +9,7 @@ from lancestat import codec
 from lancestat.codec import Instant
 from lancestat.joins.record import Accuracy, JoinRecord, OutputState
 from lancestat.spec.model import NodeKind
-from lancestat.state.values import StoredRecord
+from lancestat.state.values import StoredRecord, node_identity
 
 # The sizes of so many of the largest groups are recorded.
 MOST_SIZES = 10
@@ -74,7 +74,7 @@ class DuplicatesRecord:
 
     def stored(self) -> StoredRecord:
         members = codec.encode(codec.builtins(self), separators=(",", ":"))
-        return record_key(self.node), members
+        return node_identity(NodeKind.DUPLICATES.value, self.node), members
 
     def history_figures(self) -> dict[str, object]:
         """Return what the history of near-duplicates keeps of the record."""
@@ -84,10 +84,6 @@ class DuplicatesRecord:
             "duplicate_rows": self.counts.rows,
             "duplicate_pairs": self.counts.pairs,
         }
-
-
-def record_key(node: str) -> str:
-    return f"{NodeKind.DUPLICATES.value} {node}"
 
 
 def decode_record(stored: str) -> DuplicatesRecord:

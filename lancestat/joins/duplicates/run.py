@@ -20,7 +20,6 @@ from lancestat.joins.duplicates.record import (
     GroupCounts,
     GroupSizes,
     decode_record,
-    record_key,
 )
 from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.record import JoinRecord, OutputState
@@ -34,6 +33,7 @@ from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded, NodeRunner
 from lancestat.runs.result import Status, planned
 from lancestat.spec.model import Duplicates
+from lancestat.state.values import node_identity
 
 # The join that found the pairs, its result, and what it did if it has just run.
 _Pairs = tuple[JoinRecord, OutputState, JoinFigures]
@@ -135,8 +135,9 @@ class DuplicatesRunner(NodeRunner):
 
     def _highest(self, node: str) -> int:
         """Return the highest id that the state knows of, should the result have gone."""
-        records = self.context.state.records(Duplicates.kind.value, decode_record)
-        record = records.get(record_key(node))
+        kind = Duplicates.kind.value
+        records = self.context.state.records(kind, decode_record)
+        record = records.get(node_identity(kind, node))
         return 0 if record is None else record.highest_id
 
     def _reach(self, action: DuplicatesAction, stage: Stage) -> None:

@@ -612,7 +612,7 @@ def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> 
 def take_addressed(
     side: VectorSide, found: NDArray[np.int64], columns: tuple[str, ...]
 ) -> pa.Table:
-    """Return columns of the rows at addresses, in their order: values in place of dictionaries."""
+    """Return columns of the rows at ascending addresses, with values in place of dictionaries."""
     schema, cuts = pinned_dataset(side.pin, side.storage_options).schema, np.empty(0, np.int64)
     if any(pa.types.is_dictionary(field.type) for field in schema if field.name in columns):
         # Each fragment has dictionaries of its own, which Lance unites only up to so many values.
