@@ -81,7 +81,7 @@ class RestampStatistics(Stage):
     """Keep the statistics, which still hold, and give them the version that they now describe.
 
     `values` are entries of the manifest, `bounds` and `kept` those that only the state holds, and
-    `keys` what is known of declared keys.
+    `keys` what is known of declared keys. `is_restored` is as a record has it.
     """
 
     name: ClassVar[str] = "restamp"
@@ -90,6 +90,7 @@ class RestampStatistics(Stage):
     bounds: tuple[tuple[str, tuple[str, str]], ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
     keys: tuple[KeyResult, ...] = ()
+    is_restored: bool = False
 
     @property
     def words(self) -> str:
@@ -119,6 +120,19 @@ class FoldPartials(Stage):
     @property
     def words(self) -> str:
         return f"stored partials of up to {count(self.fold, 'fragment')} into one"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStatistics(Stage):
+    """Make the state's record of statistics that are published already, from stored partials.
+
+    The run that published them was killed before it stored that, or another stored its own.
+    """
+
+    name: ClassVar[str] = "record"
+    words: ClassVar[str] = (
+        "what only the state has of the published statistics, from stored partials"
+    )
 
 
 TableStage = ReusePartials | ReadFragments | MergePartials | RestampStatistics | PublishStatistics

@@ -129,7 +129,7 @@ def _folded(
             elif fold > before:
                 notes = (*notes, _note("stored partials", fold, demand, action.table))
             return replace(action, table=replace(action.table, fold=fold), notes=notes)
-        case Skip() if record is not None and fold > before:
+        case Skip(stages=()) if record is not None and fold > before:
             notes = (*action.notes, _note("stored partials", fold, demand, record))
             return replace(action, stages=(FoldPartials(fold),), notes=notes)
     return action

@@ -50,7 +50,15 @@ from lancestat.tables.judgement import (
     named_columns,
     no_history,
 )
-from lancestat.tables.planner import NOTHING_STORED, Marks, decide, marks, skip_if_current
+from lancestat.tables.planner import (
+    NOTHING_STORED,
+    Marks,
+    decide,
+    is_unrecorded,
+    marks,
+    record_again,
+    skip_if_current,
+)
 from lancestat.tables.stored import TableRecord, decode_record
 
 if TYPE_CHECKING:
@@ -103,6 +111,8 @@ class TableObserver:
         self._check_references(assessment)
         skip = None if full_refresh else skip_if_current(assessment)
         if skip is not None:
+            if is_unrecorded(assessment):
+                return record_again(skip, assessment, self.changes(assessment))
             return skip
         action = decide(
             assessment,

@@ -16,6 +16,7 @@ from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
     ReadFragments,
+    RecordStatistics,
     RestampStatistics,
     ReusePartials,
     Scan,
@@ -41,6 +42,10 @@ from lancestat.tables.wire import (
 
 NOTHING_STORED = PartialIndex({}, {})
 
+_RECORDED_AGAIN = (
+    "the state lacks the record of the published statistics, as after a run that was killed, and "
+    "gets it from stored partials"
+)
 _KEYS_LISTED = 5
 _UNREADABLE = (
     GuardReason.UNKNOWN_FORMAT,
@@ -108,6 +113,24 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
     return Skip(assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), notes)
 
 
+def is_unrecorded(assessment: TableAssessment) -> bool:
+    """Whether lancestat published the statistics, and the state has a record of others or none."""
+    published = assessment.public
+    is_ours = published is not None and published.revision is not None
+    return is_ours and assessment.remembered is None
+
+
+def record_again(skip: Skip, assessment: TableAssessment, changes: TableChanges) -> Skip:
+    """Return a skip that makes the record of published statistics where all partials are stored.
+
+    Nothing is published: projects with states of their own would do so in turn.
+    """
+    coverage = cover(changes.groups, changes.index, changes.rewrites)
+    if coverage.missing or not coverage.reuse:
+        return skip
+    return replace(skip, stages=(RecordStatistics(),), notes=(*assessment.notes, _RECORDED_AGAIN))
+
+
 def notes_of(assessment: TableAssessment, verdict: Verdict) -> tuple[str, ...]:
     """Return the notes on a table as a plan has them; `verdict` is final."""
     if skip_if_current(assessment) is None and not _policy_accepts(assessment, verdict):
@@ -169,19 +192,15 @@ def read_missing(
 
 
 def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
-    """Return a note where what the state alone has of statistics of lancestat's is lost.
-
-    A restamp without a state leaves a record without bounds behind.
-    """
+    """Return a note where what the state alone has of statistics of lancestat's is lost."""
     published, record = assessment.public, assessment.record
     if published is None or published.revision is None:
         return ()
-    texts = {
-        name
+    texts = any(
+        column.distinct and name in assessment.types and assessment.types[name].is_variable_width
         for name, column in published.columns.items()
-        if column.distinct and name in assessment.types and assessment.types[name].is_variable_width
-    }
-    is_lacking = record is None or (bool(texts) and not record.bounds)
+    )
+    is_lacking = record is None or (texts and record.is_restored)
     return (STATE_LACKS,) if is_lacking else ()
 
 
@@ -355,6 +374,7 @@ def _restamp(
         tuple(sorted(made.bounds.items())) if made else (),
         tuple(sorted(made.kept.items())) if made else (),
         made.keys if made else (),
+        is_restored=made is None or made.is_restored,
     )
 
 

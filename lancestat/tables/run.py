@@ -42,6 +42,7 @@ from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
     ReadFragments,
+    RecordStatistics,
     RestampStatistics,
     ReusePartials,
     Scan,
@@ -53,7 +54,7 @@ from lancestat.tables.carriers import CARRIERS
 from lancestat.tables.coverage import Carry, Coverage, Reuse
 from lancestat.tables.folding import count_ranges, fold_stored
 from lancestat.tables.judgement import TableAssessment, TableChanges
-from lancestat.tables.planner import read_missing
+from lancestat.tables.planner import read_missing, skip_if_current
 from lancestat.tables.relations import KeyResult, key_result
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
@@ -61,7 +62,14 @@ from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode
 from lancestat.tables.stored import TableRecord, add_partials, read_partials
 from lancestat.tables.summary import GroupPartials, RunningMerge, reuse_groups, store_summary
-from lancestat.tables.wire import JointStatistics, encode_kept, encode_statistics, restamp
+from lancestat.tables.wire import (
+    JointStatistics,
+    encode_kept,
+    encode_statistics,
+    published_entries,
+    restamp,
+    same_statistics,
+)
 
 Fingerprints = tuple[Fingerprint, ...]
 
@@ -218,7 +226,8 @@ class TableWorkspace:
             newest_fragment=self.table.newest_fragment,
         )
         bounds, kept = dict(stage.bounds), dict(stage.kept)
-        self.record = self._record(now, values, bounds, kept, stage.keys)
+        record = self._record(now, values, bounds, kept, stage.keys)
+        self.record = replace(record, is_restored=stage.is_restored)
 
     def _record(
         self,
@@ -315,16 +324,35 @@ class TableWorkspace:
         )
         if landed is None:
             return False
+        self._record_landed(landed, self.record.values, is_public=carrier.is_public)
+        self._fold()
+        return True
+
+    def record_published(self, entries: Mapping[str, str]) -> bool:
+        """Make the record and the summary of statistics that are published as these entries.
+
+        Returns:
+            Whether the partials give the same statistics; without that there is no record.
+        """
+        assert self.record is not None, "statistics are made before they are recorded"
+        if not same_statistics(entries, self.record.values):
+            self.record = None
+            return False
+        self._record_landed(self.table.pin, published_entries(entries), is_public=True)
+        return True
+
+    def _record_landed(self, landed: Pin, values: Mapping[str, str], *, is_public: bool) -> None:
+        """Make the record of statistics at the version that has them, and store their summary."""
+        assert self.record is not None, "statistics are made before they are recorded"
         self.record = replace(
             self.record,
             version=landed.version,
             manifest=landed.manifest,
-            published=carrier.is_public,
+            values=values,
+            published=is_public,
             rows_changed_at=self._rows_changed_at(landed),
         )
         self._sum_up(landed)
-        self._fold()
-        return True
 
     def _sum_up(self, landed: Pin) -> None:
         """Store the summary of the groups of fragments, as far as the state can be written."""
@@ -483,16 +511,56 @@ class TableRunner:
         )
 
     def _tidied(self, action: Skip) -> NodeEnded:
-        """Fold stored partials of a table whose statistics stand."""
+        """Tidy up what the state has of a table whose statistics stand."""
         result = replace(planned(action), status=Status.SUCCESS)
         [stage] = action.stages
         spec = self.context.spec.node(action.node)
-        assert isinstance(stage, FoldPartials), "what is skipped is folded at most"
         assert isinstance(spec, Table), "what is skipped is a table"
         self.context.events.emit(StageReached(action.node, StageProgress(stage)))
-        assessment, changes = self.assess(spec)
+        match stage:
+            case FoldPartials():
+                return self._folded(action, result, stage.fold, *self.assess(spec))
+            case RecordStatistics():
+                return self._recorded(action, result, *self.assess(spec))
+            case _:
+                raise AssertionError(f"no stage of what is skipped: {stage}")
+
+    def _recorded(
+        self,
+        action: Skip,
+        result: NodeResult,
+        assessment: TableAssessment,
+        changes: TableChanges,
+    ) -> NodeEnded:
+        """Make the record of published statistics again, unless something has changed meanwhile."""
+        found = read_missing(assessment, changes)
+        if found.reading or not found.reusing or skip_if_current(assessment) is None:
+            return NodeEnded(result)
+        workspace = TableWorkspace(self.context, found, self.scan)
+        try:
+            workspace.reuse(found.reusing.coverage)
+            workspace.merge(found.table.version)
+        except PartialsGoneError:
+            _log.info("stored partials of '%s' are gone: its record is not made", action.node)
+            return NodeEnded(result)
+        if not workspace.record_published(assessment.entries):
+            text = "the published statistics of '%s' are not those that its stored partials give"
+            _log.warning(text, action.node)
+            return NodeEnded(result)
+        ended = _table_ended(result, found, workspace)
+        return replace(ended, result=result)
+
+    def _folded(
+        self,
+        action: Skip,
+        result: NodeResult,
+        fold: int,
+        assessment: TableAssessment,
+        changes: TableChanges,
+    ) -> NodeEnded:
+        """Fold stored partials."""
         found, record = read_missing(assessment, changes), assessment.record
-        table = replace(found.table, fold=stage.fold)
+        table = replace(found.table, fold=fold)
         coverage = found.reusing.coverage if found.reusing else Coverage((), (), ())
         try:
             is_folded = fold_stored(self.context.state, table, coverage.reuse)
@@ -500,7 +568,7 @@ class TableRunner:
             # The statistics stand: the state takes more until a later run folds it.
             _log.warning(NOT_FOLDED, action.node, error)
             return NodeEnded(result)
-        done = replace(record, fold=stage.fold) if record is not None and is_folded else None
+        done = replace(record, fold=fold) if record is not None and is_folded else None
         # What the next refresh carries over a compaction is needed until then.
         carried = chain.from_iterable(carry.sources for carry in coverage.carries)
         live = {table.identity: table.live.union(*carried)}

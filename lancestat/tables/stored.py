@@ -41,7 +41,8 @@ class TableRecord:
     `version` (`lake.snapshot.Pin`), and `rows_changed_at` is when its rows last changed, None where
     that was not looked up. `fold` is how many fragments with consecutive ids have their partials
     together, 1 where some are still to be folded. `ranges` counts those that may be: the ranges of
-    1, 2, 4 and more ids with fragments; it is empty for tables of few fragments.
+    1, 2, 4 and more ids with fragments; it is empty for tables of few fragments. `is_restored` is
+    set where the state was lost and the record made of the published values, which lack bounds.
     """
 
     table: str
@@ -65,6 +66,7 @@ class TableRecord:
     rows_changed_at: Instant | None = None
     fold: int = 1
     ranges: tuple[int, ...] = ()
+    is_restored: bool = False
 
     @property
     def weight(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import lance
@@ -20,7 +21,9 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.tables.action import TableAction
+from lancestat.state.values import table_identity
+from lancestat.tables.action import RecordStatistics, TableAction
+from lancestat.tables.stored import add_partials, read_partials, table_records
 from lancestat.tables.table_status import table_status
 from tests.runs.world import World, orders
 from tests.state.fresh import FreshState
@@ -276,12 +279,105 @@ def test_what_only_a_lost_state_had_is_missed_until_a_full_refresh(
     assert not world.action().notes
 
 
+class Killed(BaseException):
+    """Stands for SIGKILL: no handler gets to undo anything."""
+
+
+def publish_and_die(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run until the statistics are published; return the version that has them."""
+    commit, path = lance.LanceDataset.commit, str(world.path)
+
+    def last(*args: object, **options: object) -> object:
+        landed = commit(*args, **options)
+        if args[0] == path:
+            raise Killed
+        return landed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lance.LanceDataset, "commit", staticmethod(last))
+        with pytest.raises(Killed):
+            world.run()
+    world.reads.clear()
+    return world.dataset.version
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_run_killed_after_it_published_is_recorded_by_the_next_without_reading(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    if not is_first:
+        settle(world)
+        append(world)
+    version = publish_and_die(world, monkeypatch)
+    assert not is_complete(world)
+    action = world.action()
+    assert isinstance(action, Skip)
+    assert STATE_LACKS not in action.notes
+    assert action.stages == (RecordStatistics(),)
+    [node] = world.run().nodes
+    assert (node.status, node.fragments_scanned, node.version_published) == ("success", 0, None)
+    assert is_complete(world)
+    summary = world.state.summary(table_identity(str(world.path)))
+    assert summary is not None
+    assert summary.version == version
+    assert world.action().stages == ()
+    assert (world.reads, world.dataset.version) == ([], version)
+    check_converged(world)
+
+
+@pytest.mark.parametrize("change", ["a partial is gone", "a partial is of other rows"])
+def test_statistics_are_not_recorded_from_partials_that_do_not_give_them(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    version = publish_and_die(world, monkeypatch)
+    identity = table_identity(str(world.path))
+    index = world.state.partial_index(identity).singles
+    stored = {(fingerprint,): fields for fingerprint, fields in index.items()}
+    [entry, *others] = read_partials(world.state, identity, stored)
+    world.state = FreshState()
+    if change == "a partial is of other rows":
+        others.append(replace(entry, partials=others[0].partials))
+    add_partials(world.state, identity, others)
+    for _ in range(2):
+        assert world.run().status == "success"
+        assert not table_records(world.state)
+        assert world.dataset.version == version
+        assert not is_complete(world)
+    said = "the published statistics of 'orders' are not those that its stored partials give"
+    assert (said in caplog.text) == (change == "a partial is of other rows")
+
+
+def test_two_projects_with_states_of_their_own_publish_the_same_statistics_once(
+    world: World,
+) -> None:
+    other = replace(world, state=FreshState(), reads=[])
+    settle(other)
+    settle(world)
+    append(world)
+    version = world.dataset.version + 1
+    for one in (world, other, world, other):
+        assert one.run().status == "success"
+        assert world.dataset.version == version
+
+
 def is_complete(world: World) -> bool:
     """Whether bounds of strings are known, and no note says that something is missing."""
     assessment, _ = world.assess()
     status = table_status(assessment, world.clock())
     notes = [*status.skipped, *(sentence for _, sentence in lacking(status))]
     return status.columns["o_status"].minimum is not None and not notes
+
+
+def test_strings_without_a_short_upper_bound_lack_nothing(world: World) -> None:
+    highest = pa.table({"o_id": [1, 2], "o_status": ["\U0010ffff" * 100, "open"]})
+    lance.write_dataset(highest, str(world.path), mode="overwrite")
+    world.columns = only("o_status")
+    settle(world)
+    assert not next(iter(table_records(world.state).values())).bounds
+    assert not world.action().notes
+    world.dataset.create_scalar_index("o_id", "BTREE")
+    settle(world)
+    assert not world.action().notes
 
 
 def test_statistics_without_strings_need_no_bounds_in_the_state(world: World) -> None:
