@@ -6,6 +6,7 @@ import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache, cached_property, lru_cache, wraps
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import lance
+    import numpy as np
     import pyarrow as pa
     from lance.bitmap import Bitmap
+    from numpy.typing import NDArray
 
 
 # Blobs of storage format 2.2 on, by the name of their extension type.
@@ -524,3 +527,48 @@ def count_rows(fragment: lance.LanceFragment, filter: str | None = None) -> int:
     ever where other threads scan at the same time.
     """
     return int(fragment.scanner(columns=[], filter=filter, with_row_id=True).count_rows())
+
+
+# Threads that read fragments with deleted rows; each mostly waits for storage.
+_TAKE_THREADS = 8
+
+
+def take_rows(
+    dataset: lance.LanceDataset,
+    positions: Sequence[int] | NDArray[np.int64],
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Return the rows at positions of a scan, in the order of the positions.
+
+    `LanceDataset.take` goes through the deleted rows of a fragment several times for each position
+    in it, where they are few enough for their deletion file to list them. `LanceFragment.take` does
+    so once, and so fragments with deleted rows are read by themselves.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    names = None if columns is None else list(columns)
+    wanted = np.asarray(positions, np.int64)
+    if not dataset.stats.dataset_stats()["num_deleted_rows"]:
+        return dataset.take(wanted.tolist(), columns=names)
+    fragments = dataset.get_fragments()
+    metadata = [fragment.metadata for fragment in fragments]
+    deleted = np.array([one.num_deletions for one in metadata], np.int64)
+    stops = np.cumsum([one.physical_rows - one.num_deletions for one in metadata])
+    order = np.argsort(wanted, kind="stable")
+    home = np.searchsorted(stops, wanted[order], side="right")
+    is_clean = deleted[home] == 0
+    clean, listed = order[is_clean], order[~is_clean]
+    cuts = np.flatnonzero(np.diff(home[~is_clean])) + 1
+    parts = [part for part in (clean, *np.split(listed, cuts)) if len(part)] or [clean]
+
+    def take(part: NDArray[np.int64]) -> pa.Table:
+        if part is clean:
+            return dataset.take(wanted[part].tolist(), columns=names)
+        number = int(np.searchsorted(stops, wanted[part[0]], side="right"))
+        first = int(stops[number - 1]) if number else 0
+        return fragments[number].take((wanted[part] - first).tolist(), columns=names)
+
+    with ThreadPoolExecutor(_TAKE_THREADS) as threads:
+        taken = pa.concat_tables(threads.map(take, parts))
+    return taken.take(np.argsort(np.concatenate(parts)))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lancestat.lake.error_mapping import is_error_or_panic
-from lancestat.lake.snapshot import count_rows
+from lancestat.lake.snapshot import count_rows, take_rows
 from lancestat.query.predicates.filter import And, Filter, Not, TextMatch, Unread, flattened, leaves
 from lancestat.query.pruning import ColumnBounds, may_match
 from lancestat.tables.statistics.column_type import column_type
@@ -179,7 +179,9 @@ class Sampler:
                 self.rows, lambda names: self.open().to_table(columns=names), is_whole=True
             )
         positions = _row_positions(self.rows, BLOCKS)
-        return TableSample(len(positions), lambda names: self.open().take(positions, columns=names))
+        return TableSample(
+            len(positions), lambda names: take_rows(self.open(), positions, columns=names)
+        )
 
 
 def _of_fragments(dataset: lance.LanceDataset, ids: Sequence[int]) -> TableSample | None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lancestat import codec
 from lancestat.lake.files import ABANDONED_AFTER, TAG, Lease, this_process
+from lancestat.lake.snapshot import take_rows
 from lancestat.state.stored_table import StateFolder, commit_order
 from lancestat.state.values import NodeRun, RunRecord
 
@@ -127,7 +128,7 @@ def read_records(
     positions = [p for p in newest.tolist() if kinds[p] == kind]
     if not positions:
         return {}
-    stored = dataset.take(positions, columns=["table", "record_json"])
+    stored = take_rows(dataset, positions, ["table", "record_json"])
     records: dict[str, Record] = {}
     undecodable = 0
     for row in stored.to_pylist():
@@ -150,7 +151,7 @@ def read_past_records(
     kinds, recorded = rows.column("kind").to_pylist(), rows.column("record").to_pylist()
     positions = [p for p in order.tolist() if recorded[p] and kinds[p] == kind]
     found: dict[str, list[tuple[RunRecord, Record]]] = {}
-    for row in dataset.take(positions).to_pylist() if positions else ():
+    for row in take_rows(dataset, positions).to_pylist() if positions else ():
         try:
             past = _run(row, _node(row)), decode(row["record_json"] or "")
         except ValueError:
@@ -166,7 +167,7 @@ def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
     positions = order[_of_newest_runs(rows, order, limit)[order]]
     if not len(positions):
         return []
-    return runs_of(dataset.take(positions.tolist()).to_pylist())[::-1]
+    return runs_of(take_rows(dataset, positions).to_pylist())[::-1]
 
 
 def read_run_ids(dataset: LanceDataset) -> frozenset[str]:

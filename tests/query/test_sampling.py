@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+import lancestat.query.sampler
 from lancestat.errors import DatasetMissing
 from lancestat.query.predicates.filter import (
     And,
@@ -204,3 +205,16 @@ def test_a_dataset_that_cannot_be_opened_has_no_sample(caplog: pytest.LogCapture
 
     assert Sampler(fail, ROWS).share([contains("name", "green")]) is None
     assert "no sample could be read: DatasetMissing" in caplog.text
+
+
+def test_lance_looks_for_no_row_of_a_sample_among_deleted_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `take_rows`: a plan would wait for a minute."""
+    monkeypatch.setattr(lancestat.query.sampler, "WHOLE_ROWS", 1)
+    monkeypatch.delattr(lance.LanceDataset, "take")
+    table = pa.table({"n": range(ROWS), "name": ["green", *["red"] * 3] * (ROWS // 4)})
+    dataset = lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=ROWS // 8)
+    dataset.delete("n % 100 = 3")
+    share = Sampler(lambda: dataset, dataset.count_rows()).share([contains("name", "green")])
+    assert share == pytest.approx(25 / 99, abs=0.02)

@@ -26,7 +26,7 @@ from lancestat.joins.search.work import (
     fragment_rows,
 )
 from lancestat.lake.open import pinned_reads
-from lancestat.lake.snapshot import Pin, RowRange, count_rows
+from lancestat.lake.snapshot import Pin, RowRange, count_rows, take_rows
 from lancestat.spark.fragment_reader import (
     ROW_BITS,
     ROW_OF_ADDRESS,
@@ -628,13 +628,12 @@ def _take_addressed(
     dataset = pinned_dataset(side.pin, side.storage_options)
     with pinned_reads(side.pin, side.storage_options):
         if not dataset.has_stable_row_ids:
-            # By the ids of rows, which are their addresses. By positions Lance looks for each row
-            # among those of its fragment that are not deleted, 5,000 times as long.
+            # By the ids of rows, which are their addresses: nothing has to be looked for.
             return dataset._take_rows(found.tolist(), columns=list(columns))
         positions = positions_at(side, found)
         if side.selection is not None:
             positions = live_positions(side, side.selection, positions)
-        return dataset.take(positions, columns=list(columns))
+        return take_rows(dataset, positions, columns)
 
 
 def row_places(
