@@ -46,8 +46,9 @@ git switch --quiet --create change && sed -i 's/columns: all/columns: [order_id]
 }
 WITH_SPARK = {"docs/how-to/spark.md", "examples/project/README.md", "README.md"}
 NEEDS_SPARK = [pytest.mark.spark, newest]
-# tests/integration/test_demo.py runs its programs, in the checkout.
-AGAIN = "examples/project/README.md"
+# tests/integration/test_demo.py runs the programs of the one in the checkout, and tests of the
+# commands what the other shows; README.md has commands that start Spark, too.
+AGAIN = {"examples/project/README.md", "docs/how-to/spark.md"}
 
 # Commands that these tests do not run, by page; `*` is every command of the page.
 NOT_RUN = {
@@ -91,7 +92,7 @@ def test_every_page_with_commands_has_a_scene(page: str) -> None:
 
 def marks(page: str) -> list[pytest.MarkDecorator]:
     of_page = NEEDS_SPARK if page in WITH_SPARK else []
-    return [*of_page, pytest.mark.thorough] if page == AGAIN else of_page
+    return [*of_page, pytest.mark.thorough] if page in AGAIN else of_page
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, marks=marks(page)) for page in SCENES])

@@ -72,6 +72,7 @@ def problems(lines: list[str]) -> list[str]:
     return [line.removeprefix("no  ") for line in lines if line.startswith("no")]
 
 
+@pytest.mark.thorough
 def test_a_release_is_made_step_by_step(repository: Repository) -> None:
     repository.replace("lancestat/version.py", f'"{__version__}"', f'"{NEXT}"')
     code, lines = repository.check()

@@ -21,17 +21,20 @@ TUTORIALS = sorted(
     page for page in TPCDS.parent.glob("*.md") if page.stem not in INTEGRATIONS and page != TPCDS
 )
 WITHOUT_SPARK = {"first-project"}
+# tests/joins/duplicates has what it shows, and the other tutorials are read in the same way.
+AGAIN = {"near-duplicates"}
 # It runs a slow query eight times; tests/integration/test_analyze.py compares smaller ones.
 SLOW = 'lancestat sql --compare "$(cat query.sql)"'
 NEEDS_SPARK = [pytest.mark.spark, newest]
 
 
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    needs = [] if page.stem in WITHOUT_SPARK else NEEDS_SPARK
+    return [*needs, pytest.mark.thorough] if page.stem in AGAIN else needs
+
+
 @pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=page.stem, marks=[] if page.stem in WITHOUT_SPARK else NEEDS_SPARK)
-        for page in TUTORIALS
-    ],
+    "page", [pytest.param(page, id=page.stem, marks=marks(page)) for page in TUTORIALS]
 )
 def test_a_tutorial_does_what_it_says(
     page: Path, clean: CleanEnvironment, tmp_path: Path, request: pytest.FixtureRequest
