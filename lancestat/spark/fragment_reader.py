@@ -78,13 +78,15 @@ def read_range(
     filter: str | None = None,
     limit: int | None = None,
     row_bytes: int = 0,
+    batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the live rows of a range: of live rows without a filter, else of physical ones.
 
     Without columns batches have one row, the number of rows as an int64. `filter` is in Lance's
     SQL. Without one no more rows than `limit` are read; with one, the caller stops. `row_bytes` is
-    an estimate of the bytes of a row, which bounds the first batch. LakeError if the name of a
-    column, the fragment or its files cannot be read.
+    an estimate of the bytes of a row, which bounds the first batch; `batch_rows` is how many rows
+    it has where that is known. LakeError if the name of a column, the fragment or its files cannot
+    be read.
     """
     _check_names(dataset, columns)
     fragment = _fragment(dataset, rows.fragment_id)
@@ -97,7 +99,7 @@ def read_range(
         counts = [count for count in (rows.count, limit) if count is not None]
         most = min(counts, default=None)
         batches = (
-            _sized(fragment, columns, rows.offset, most, row_bytes)
+            _sized(fragment, columns, rows.offset, most, row_bytes, batch_rows)
             if columns
             else _counted(lambda: _live(fragment, rows.offset, most))
         )
@@ -213,11 +215,15 @@ def _sized(
     position: int,
     left: int | None,
     row_bytes: int,
+    batch_rows: int | None,
 ) -> Iterator[pa.RecordBatch]:
+    if batch_rows is not None:
+        yield from _in_batches(fragment, columns, batch_rows, position, left)
+        return
     # Lance's own bound on the bytes of a batch shrinks batches to a few rows, and sizes on disk say
     # little about sizes in memory. So a short probe shows how many rows to ask for, and where
     # rows turn out wider the scan goes on from there with fewer.
-    probe = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, row_bytes)))
+    probe = _probe_rows(row_bytes)
     requested = probe if left is None else min(probe, left)
     probed = list(_scanner(fragment, columns, probe, position, requested).to_batches())
     got = sum(batch.num_rows for batch in probed)
@@ -227,8 +233,40 @@ def _sized(
     if got < requested or got == left or rows < _ROWS_READ_AGAIN * probe:
         yield from probed
         position, left = position + got, None if left is None else left - got
-    if got < requested:
-        return
+    if got == requested:
+        yield from _in_batches(fragment, columns, rows, position, left)
+
+
+def _probe_rows(row_bytes: int) -> int:
+    return max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, row_bytes)))
+
+
+def column_widths(
+    dataset: lance.LanceDataset,
+    rows: RowRange,
+    columns: tuple[str, ...],
+    storage_options: Mapping[str, str],
+    row_bytes: int,
+) -> dict[str, int]:
+    """Return how many bytes a value of each column takes in the first rows of a range.
+
+    `row_bytes` is as for `read_range`, which has the same errors.
+    """
+    probe, widths = _probe_rows(row_bytes), dict.fromkeys(columns, 0)
+    for batch in read_range(dataset, rows, columns, storage_options, limit=probe, batch_rows=probe):
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            widths[name] = max(widths[name], -(-values.nbytes // max(1, batch.num_rows)))
+    return widths
+
+
+def _in_batches(
+    fragment: lance.LanceFragment,
+    columns: tuple[str, ...],
+    rows: int,
+    position: int,
+    left: int | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows, so many at once, and fewer from where they are wider than that allows."""
     while left is None or left > 0:
         got = 0
         for batch in _scanner(fragment, columns, rows, position, left).to_batches():

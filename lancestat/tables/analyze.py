@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import accumulate, chain
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -134,6 +134,15 @@ _SMALL_ROWS = 8_192
 _FEW = 8
 _ROWS_AT_ONCE = 65_536
 _BYTES_AT_ONCE = 16 << 20
+# So few columns are always read together: every scan of a fragment takes time of its own.
+_COLUMNS_TOGETHER = 8
+# What is read at once of small fragments is so much more where it takes several scans.
+_MORE_AT_ONCE = 4
+
+
+def most_divisions(columns: int) -> int:
+    """Return by how many scans so many columns may be read."""
+    return max(1, columns // _COLUMNS_TOGETHER)
 
 
 def together(item: WorkItem) -> Iterator[WorkItem]:
@@ -142,13 +151,14 @@ def together(item: WorkItem) -> Iterator[WorkItem]:
     rows = size_bytes = 0
     for part in item:
         part_bytes = part.count * part.row_bytes
+        most_bytes = _BYTES_AT_ONCE * min(_MORE_AT_ONCE, most_divisions(len(part.fields)))
         fits = (
             bool(run)
             and run[-1].is_small
             and part.is_small
             and part.fields == run[0].fields
             and rows + part.count <= _ROWS_AT_ONCE
-            and size_bytes + part_bytes <= _BYTES_AT_ONCE
+            and size_bytes + part_bytes <= most_bytes
         )
         if not fits:
             yield from _pieces(run)
@@ -311,14 +321,20 @@ class ScanTask:
         if len(parts) == 1:
             return self._read_ranges([self.read(parts[0])])
         from lancestat.spark.fragment_reader import read_fragments
+        from lancestat.tables.statistics.column_type import default_width
         from lancestat.tables.statistics.segments import reduce_segments
 
         ids = [part.rows.fragment_id for part in parts]
+        partials: list[dict[str, ColumnPartial]] = [{} for _ in parts]
         with self._reading(f"fragments {ids[0]} to {ids[-1]}"):
             dataset, requests, schema = self._asked(parts[0])
-            rows, lengths = read_fragments(dataset, ids, schema.names, self.storage_options)
-            partials = reduce_segments(rows, lengths, rows.schema, requests)
-            return self._read_ranges(list(zip(parts, partials, strict=True)))
+            widths = {field.name: default_width(field.type) for field in schema}
+            for some in _divided(requests, widths, sum(part.count for part in parts)):
+                rows, lengths = read_fragments(dataset, ids, _columns(some), self.storage_options)
+                found = reduce_segments(rows, lengths, rows.schema, some)
+                for known, more in zip(partials, found, strict=True):
+                    known.update(more)
+        return self._read_ranges(list(zip(parts, partials, strict=True)))
 
     def _read_ranges(self, ranges: Sequence[RangePartials]) -> ReadRanges:
         stored = _together(ranges, self.fold, self.alone)
@@ -332,16 +348,34 @@ class ScanTask:
             LakeError: its dataset was replaced, or cannot be opened.
             FragmentNotAnalyzed: its rows cannot be read or analyzed.
         """
-        from lancestat.spark.fragment_reader import read_range
+        import pyarrow as pa
+
+        from lancestat.spark.fragment_reader import (
+            BATCH_BYTES,
+            BATCH_ROWS,
+            column_widths,
+            read_range,
+        )
         from lancestat.tables.statistics.kernel import reduce_batches
 
         with self._reading(f"fragment {part.rows.fragment_id}"):
             dataset, requests, schema = self._asked(part)
-            names, options = tuple(schema.names), self.storage_options
-            batches = read_range(dataset, part.rows, names, options, row_bytes=part.row_bytes)
-            return part, reduce_batches(batches, schema, requests)
+            names, options, row_bytes = tuple(schema.names), self.storage_options, part.row_bytes
+            if most_divisions(len(names)) == 1:
+                batches = read_range(dataset, part.rows, names, options, row_bytes=row_bytes)
+                return part, reduce_batches(batches, schema, requests)
+            widths = column_widths(dataset, part.rows, names, options, row_bytes)
+            partials: dict[str, ColumnPartial] = {}
+            for some in _divided(requests, widths, part.count):
+                names = _columns(some)
+                width = max(1, sum(widths[name] for name in names))
+                rows = max(1, min(BATCH_ROWS, BATCH_BYTES // width))
+                batches = read_range(dataset, part.rows, names, options, batch_rows=rows)
+                of_some = pa.schema([schema.field(name) for name in names])
+                partials.update(reduce_batches(batches, of_some, some))
+            return part, partials
 
-    def _asked(self, part: ScanRange) -> tuple[LanceDataset, dict[str, Request], pa.Schema]:
+    def _asked(self, part: ScanRange) -> tuple[LanceDataset, Requests, pa.Schema]:
         """Return the dataset, what the kernel is asked of a range by key, and the columns."""
         import pyarrow as pa
 
@@ -351,10 +385,8 @@ class ScanTask:
             key: request_of(key, self.columns[key], keeps_hashes=self.keeps_hashes)
             for key in sorted(part.fields)
         }
-        names = dict.fromkeys(chain.from_iterable(r.columns for r in requests.values()))
-        dataset = pinned_dataset(self.pin, self.storage_options)
-        whole = dataset.schema
-        return dataset, requests, pa.schema([whole.field(name) for name in names])
+        dataset, names = pinned_dataset(self.pin, self.storage_options), set(_columns(requests))
+        return dataset, requests, pa.schema([f for f in dataset.schema if f.name in names])
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -367,6 +399,41 @@ class ScanTask:
             cause = redact_line(f"{type(error).__name__}: {error}", secrets)
             subject = f"{what} of {self.pin.uri} at version {self.pin.version}"
             raise FragmentNotAnalyzed(f"{subject} cannot be analyzed: {cause}") from error
+
+
+Requests = dict[str, "Request"]
+
+
+def _columns(requests: Requests) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(r.columns for r in requests.values())))
+
+
+def _divided(requests: Requests, widths: Mapping[str, int], rows: int) -> list[Requests]:
+    """Divide requests such that the columns of each part come in few batches, of many rows.
+
+    A call of the kernel for few rows takes longer than these. `widths` has the bytes of a value by
+    column, in the order in which files have them, and each part those of columns side by side, of
+    about as many bytes. Requests of several columns, or of a column more than once, are all in the
+    first.
+    """
+    from lancestat.spark.fragment_reader import BATCH_BYTES, BATCH_ROWS
+
+    batch_bytes = min(rows, BATCH_ROWS) * sum(widths.values())
+    count = min(-(-batch_bytes // BATCH_BYTES), most_divisions(len(widths)))
+    if count <= 1:
+        return [requests]
+    asked = Counter(chain.from_iterable(request.columns for request in requests.values()))
+    shared = {c for r in requests.values() if len(r.columns) > 1 for c in r.columns}
+    shared |= {column for column, times in asked.items() if times > 1}
+    ends = dict(zip(widths, accumulate(widths.values()), strict=True))
+    share = max(ends.values()) / count
+    divided: list[Requests] = [{} for _ in range(count)]
+    for key, request in requests.items():
+        [column, *others] = request.columns
+        is_first = bool(others) or column in shared
+        place = 0 if is_first else min(count - 1, int((ends[column] - widths[column]) / share))
+        divided[place][key] = request
+    return [some for some in divided if some]
 
 
 def request_of(key: str, columns: tuple[str, ...], *, keeps_hashes: bool) -> Request:

@@ -159,20 +159,21 @@ def decoded_size(rows: int, fields: Iterable[Field], average_lengths: Mapping[st
         average_lengths: Known average lengths in bytes by column name; a column without one
             counts with its type's default size.
     """
-    width = sum(average_lengths.get(field.name, _default_width(field.type)) for field in fields)
+    width = sum(average_lengths.get(field.name, default_width(field.type)) for field in fields)
     return rows * (ROW_OVERHEAD + width)
 
 
-def _default_width(type: pa.DataType) -> int:
+def default_width(type: pa.DataType) -> int:
+    """Return about how many bytes a decoded value of a type takes."""
     import pyarrow as pa
 
     known = column_type(type)
     if known is not None:
         return known.default_size
     if pa.types.is_fixed_size_list(type):
-        return int(type.list_size) * _default_width(type.value_type)
+        return int(type.list_size) * default_width(type.value_type)
     if pa.types.is_struct(type):
-        return sum(_default_width(type.field(i).type) for i in range(type.num_fields))
+        return sum(default_width(type.field(i).type) for i in range(type.num_fields))
     try:
         return -(-int(type.bit_width) // 8)
     except ValueError:
