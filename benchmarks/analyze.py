@@ -20,7 +20,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -82,8 +82,7 @@ def main() -> None:
         related = declare(RELATED_TABLE, project / "related")
         target = Target("dev", "state", spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
-        # A JVM of its own, started as `lancestat run` does.
-        with ProcessPoolExecutor(1, get_context("spawn"), begin, (target,)) as run:
+        with start(target, tiny=arguments.tiny) as run:
             sides: dict[str, Callable[[], int]] = {
                 "process": lambda: run.submit(analyze, work, "process").result(),
                 "job": lambda: run.submit(analyze, work, "job").result(),
@@ -111,6 +110,14 @@ def declare(table: str, folder: Path) -> TableAction:
     (action,) = lancestat.Project.load(folder).plan().actions
     assert isinstance(action, TableAction)
     return action
+
+
+def start(target: Target, *, tiny: bool) -> Executor:
+    """Start lancestat's side: a process with a JVM of its own, unless the sizes are tiny."""
+    if tiny:
+        return ThreadPoolExecutor(1, initializer=begin, initargs=(target,))
+    # Its JVM is started as `lancestat run` does.
+    return ProcessPoolExecutor(1, get_context("spawn"), begin, (target,))
 
 
 def begin(target: Target) -> None:

@@ -125,7 +125,7 @@ def end_to_end(spark: SparkSession, folder: Path, *, tiny: bool, runs: int) -> N
     costs: dict[str, list[Cost]] = {name: [] for name in joins}
     results = {}
     for join in joins.values():
-        warm(lambda join=join: pairs(join(left, right)), 1.0 if tiny else WARMING_SECONDS)
+        warm(lambda join=join: pairs(join(left, right)), 0.0 if tiny else WARMING_SECONDS)
     for _ in range(runs):
         for name, join in joins.items():
             before = sum(process.cpu_seconds for process in processes())
@@ -167,7 +167,7 @@ def probe_rate(spark: SparkSession, folder: Path, cores: int, *, tiny: bool, run
     operations = 2 * len(left) * len(right) * DIMENSION / 1e9
     transposed = np.ascontiguousarray(right.T)
     rates: dict[str, list[Rate]] = {}
-    for _ in range(runs + 1):
+    for _ in range(1 if tiny else runs + 1):
         began = time.process_time()
         clock, _ = timed(lambda: multiply(left, transposed))
         product = Rate(operations / clock, operations / (time.process_time() - began))
@@ -178,7 +178,7 @@ def probe_rate(spark: SparkSession, folder: Path, cores: int, *, tiny: bool, run
                 Rate(operations / clock, operations / processor)
             )
     medians = {
-        name: Rate(*map(statistics.median, zip(*measured[1:], strict=True)))
+        name: Rate(*map(statistics.median, zip(*(measured[1:] or measured), strict=True)))
         for name, measured in rates.items()
     }
     product = medians.pop("product")

@@ -132,7 +132,7 @@ def show(name: str, value: float) -> None:
 def main() -> None:
     """Measure, and print."""
     arguments = spark_parser(__doc__, runs=3).parse_args()
-    left_rows, right_rows = (2_000, 10_000) if arguments.tiny else (10_000, 1_000_000)
+    left_rows, right_rows = (1_000, 10_000) if arguments.tiny else (10_000, 1_000_000)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
         clusters = right_rows // 500
@@ -143,6 +143,8 @@ def main() -> None:
         approximate = JoinRequest(K, recall=RECALL)
         requests = {"exact": JoinRequest(K), "first": approximate, "later": approximate}
         content = content_of(folder / "right.lance")
+
+        outcomes: dict[str, JoinOutcome] = {}
 
         def join(mode: str) -> JoinOutcome:
             sides = (
@@ -156,15 +158,15 @@ def main() -> None:
             outcome = run_join(Engine(spark, str(folder / "scratch"), uuid.uuid4().hex), work)
             if mode != "exact":
                 require_ivf(outcome)
+            outcomes[mode] = outcome
             return outcome
 
         with partitioning(tiny=arguments.tiny):
             costs = take_turns(
                 {mode: lambda mode=mode: join(mode) for mode in requests},
-                1,
+                0 if arguments.tiny else 1,
                 1 if arguments.tiny else arguments.runs,
             )
-            outcomes = {mode: join(mode) for mode in requests}
         spark.stop()
         for mode, cost in costs.items():
             show(f"{mode}, by {outcomes[mode].strategy}, s", cost.clock)

@@ -79,7 +79,7 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     product: list[float] = []
     searched: dict[Metric, list[float]] = {metric: [] for metric in (L2, COSINE, DOT)}
     compared = 0.0
-    for _ in range(TURNS):
+    for _ in range(1 if tiny else TURNS):
         product.append(spent(lambda: multiply(queries, rows))[0])
         for metric, seconds in searched.items():
             nearest = ExactSearch(queries, K, metric)
@@ -124,7 +124,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
     from lancestat.joins.search.work import JoinRequest
 
     metric = metric_named(name)
-    count, asked = (20_000, 1_000) if tiny else (1_000_000, 10_000)
+    count, asked = (5_000, 200) if tiny else (1_000_000, 10_000)
     rows, queries = vectors("touching", 1, count, 128), vectors("touching", 2, asked, 128)
     request = JoinRequest(K, metric, recall=0.95)
     decision = choose(request, JoinSize(asked, count, 128), cores=1)

@@ -115,7 +115,7 @@ def main() -> None:
     parser = spark_parser(__doc__, runs=1)
     parser.add_argument("--right", type=int, default=10_000_000, help="right rows of the largest")
     arguments = parser.parse_args()
-    left_rows, largest = (2_000, 100_000) if arguments.tiny else (LEFT_ROWS, arguments.right)
+    left_rows, largest = (1_000, 100_000) if arguments.tiny else (LEFT_ROWS, arguments.right)
     before: dict[str, Cost] = {}
     for right_rows in (largest // 10, largest):
         show(f"{right_rows:,} right rows, MB of vectors", 4 * DIMENSION * right_rows / 2**20)

@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=60_000, help="rows of each side")
     parser.add_argument("--share", type=float, default=0.01, help="the share that is updated")
     arguments = parser.parse_args()
-    rows = 2_000 if arguments.tiny else arguments.rows
+    rows, turns = (2_000, 0) if arguments.tiny else (arguments.rows, arguments.runs)
     chosen = np.random.default_rng(7)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
@@ -95,7 +95,7 @@ def main() -> None:
         spark = start_session(target, "benchmark")
         run(made, spark)
         updates, wholes = [], []
-        for _ in range(arguments.runs + 1):
+        for _ in range(turns + 1):
             for side in SIDES:
                 ids = chosen.choice(rows, int(rows * arguments.share), replace=False)
                 merge = lance.dataset(str(folder / f"{side}.lance")).merge_insert("id")
@@ -108,7 +108,7 @@ def main() -> None:
         assert result(folder) == updated
         spark.stop()
     update, whole = (
-        tuple(statistics.median(kind) for kind in zip(*costs[1:], strict=True))
+        tuple(statistics.median(kind) for kind in zip(*(costs[1:] or costs), strict=True))
         for costs in (updates, wholes)
     )
     show(f"joining {rows:,} x {rows:,} rows in full, s", whole)

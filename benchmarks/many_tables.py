@@ -30,13 +30,15 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measure import LANCESTAT, Measures, process, timed
+from measure import LANCESTAT, Case, Measures, process, timed
 
 if TYPE_CHECKING:
     from lancestat.project import Project
     from lancestat.runs.actions import Plan
 
 COLUMNS, ROWS, REFRESHED = 20, 300, 50
+# With tiny sizes, so many of the last.
+TINY_AGES = 10
 # Hours from the last run back to those of which a state keeps what they found, of thousands.
 AGES = tuple(accumulate([20] * 47 + [24] * 60 + [7 * 24] * 52 + [28 * 24] * 36))
 
@@ -105,7 +107,7 @@ def write_table(path: Path, number: int) -> None:
         )
 
 
-def make(folder: Path) -> Measures:
+def make(folder: Path, tiny: bool) -> Measures:
     """Run the project once, and give each table a past with other numbers of rows."""
     from lancestat.state.history import HistoryPoint
 
@@ -114,7 +116,8 @@ def make(folder: Path) -> Measures:
     failed = [node for node in result.nodes if node.message]
     assert not failed, failed[0].message
     newest = [point for points in project.state.history().values() for point in points]
-    for number, age in reversed([*enumerate(AGES, 1)]):
+    ages = AGES[:TINY_AGES] if tiny else AGES
+    for number, age in reversed([*enumerate(ages, 1)]):
         rows = ROWS - number
         project.state.add_history(
             [
@@ -179,14 +182,15 @@ def watch(folder: Path, rounds: int) -> Measures:
     }
 
 
-def listen(folder: Path) -> Measures:
+def listen(folder: Path, tiny: bool) -> Measures:
     """What artifacts and events add to runs, for each node."""
     project = load(folder)
     names = [node.name for node in project.nodes()]
     idle, refreshed = project.plan(), project.plan(names[:REFRESHED], full_refresh=True)
     measures: dict[str, float] = {}
     for what, plan, turns in (("nothing is due", idle, 7), ("refreshed", refreshed, 3)):
-        found = in_turns({name: partial(way, plan) for name, way in runs(project).items()}, turns)
+        actions = {name: partial(way, plan) for name, way in runs(project).items()}
+        found = in_turns(actions, 0 if tiny else turns)
         for name in ("artifacts", "OpenLineage"):
             added = (found[name] - found["nothing"]) / len(plan.actions)
             measures[f"{name}, added for each node, {what}, ms"] = added * 1e3
@@ -197,14 +201,12 @@ def listen(folder: Path) -> Measures:
 
 
 def in_turns(actions: Mapping[str, Callable[[], object]], turns: int) -> Mapping[str, float]:
-    """The median seconds of actions that take turns, after one turn that is not counted."""
+    """The median seconds of actions that take turns, after one turn that counts if none follows."""
     seconds: dict[str, list[float]] = {name: [] for name in actions}
-    for turn in range(turns + 1):
+    for _ in range(turns + 1):
         for name, action in actions.items():
-            took, _ = timed(action)
-            if turn:
-                seconds[name].append(took)
-    return {name: statistics.median(some) for name, some in seconds.items()}
+            seconds[name].append(timed(action)[0])
+    return {name: statistics.median(some[1:] or some) for name, some in seconds.items()}
 
 
 def runs(project: Project) -> Mapping[str, Callable[..., object]]:
@@ -244,7 +246,7 @@ def load(folder: Path) -> Project:
     return Project.load(folder)
 
 
-CASES: Mapping[str, Callable[[Path], Measures]] = {"make": make, "listen": listen}
+CASES: Mapping[str, Case] = {"make": make, "listen": listen}
 
 
 def measured(folder: Path, tables: int, *, tiny: bool) -> Iterator[tuple[str, float]]:
@@ -253,7 +255,7 @@ def measured(folder: Path, tables: int, *, tiny: bool) -> Iterator[tuple[str, fl
 
     def case(name: str) -> Iterator[tuple[str, float]]:
         command = [sys.executable, sys.argv[0], "--case", name, "--folder", str(folder)]
-        out = CASES[name](folder) if tiny else json.loads(process(command, folder).stdout)
+        out = CASES[name](folder, tiny) if tiny else json.loads(process(command, folder).stdout)
         yield from out.items()
 
     sys.argv[0] = str(Path(sys.argv[0]).resolve())
@@ -263,7 +265,7 @@ def measured(folder: Path, tables: int, *, tiny: bool) -> Iterator[tuple[str, fl
         took = took[1:] or took
         yield f"lancestat {command}, s", statistics.median(seconds for seconds, _ in took)
         yield "  of processor time", statistics.median(cpu for _, cpu in took)
-    yield from watch(folder, 2 if tiny else 10).items()
+    yield from watch(folder, 1 if tiny else 10).items()
     yield from case("listen")
 
 
@@ -291,7 +293,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
-        print(json.dumps(CASES[arguments.case](arguments.folder)))
+        print(json.dumps(CASES[arguments.case](arguments.folder, arguments.tiny)))
         return
     tables = 4 if arguments.tiny else arguments.tables
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:

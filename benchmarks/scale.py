@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DRIVEN = {False: (100_000, 1_000), True: (1_100, 60)}
+# Partials of a type of columns by which others are played.
+PLAYED = {False: 200, True: 10}
 DRIVEN_COLUMNS, WIDE_COLUMNS = {False: 20, True: 4}, {False: 200, True: 8}
 # Where an encoded partial of 10,000 rows has their number: behind the form, the number of parts,
 # and the tag and length of this one.
@@ -210,14 +212,15 @@ def drive(sizes: Mapping[bool, int], has_budget: bool, folder: Path, tiny: bool)
     # As much as a part of the partials take.
     part = 2 if tiny else 8
     budget = fragments * columns * PARTIAL_BYTES // part if has_budget else None
+    pool = encoded_partials(PLAYED[tiny])
     state = open_state(str(folder / "state"))
-    first_seconds, _ = timed(lambda: driven(state, before, None, (), budget))
+    first_seconds, _ = timed(lambda: driven(state, before, None, (), budget, pool))
     index = state.partial_index("huge")
     rows = len(index.singles) + len(index.groups)
-    each = sum(map(len, chain.from_iterable(encoded_partials()))) / 800
+    each = sum(map(len, chain.from_iterable(pool))) / sum(map(len, pool))
     later = replace(now, config=published(before))
     effects = (Effect.APPENDED,)
-    later_seconds, scanned = timed(lambda: driven(state, later, before, effects, budget))
+    later_seconds, scanned = timed(lambda: driven(state, later, before, effects, budget, pool))
     assert scanned == more
     return {
         f"first run over {fragments:,} fragments, s": first_seconds,
@@ -234,6 +237,7 @@ def driven(
     before: Snapshot | None,
     effects: Sequence[Effect],
     budget: int | None,
+    pool: Sequence[Sequence[bytes]],
 ) -> int:
     """Run the stages of a table but for reading and publishing; return the scans there were."""
     from collections import Counter
@@ -264,7 +268,7 @@ def driven(
             finished = self._finished()
             return {names: finished[key] for key, names in self.table.needs.items()}
 
-    work = Workspace(cast("Any", context), action, played)
+    work = Workspace(cast("Any", context), action, partial(played, pool))
     for stage in action.stages:
         match stage:
             case ReusePartials():
@@ -284,14 +288,15 @@ def driven(
     return len(action.scans)
 
 
-def played(node: str, table: TableVersion, stage: ReadFragments) -> Iterator[Scanned]:
+def played(
+    pool: Sequence[Sequence[bytes]], node: str, table: TableVersion, stage: ReadFragments
+) -> Iterator[Scanned]:
     """Yield what the jobs of a stage would, of a few partials instead of the fragments' own."""
     from itertools import groupby
 
     from lancestat.state.partials import group_width
     from lancestat.tables.analyze import Scanned, jobs
 
-    pool = encoded_partials()
     width = group_width({group.fragment_id for group in table.groups})
 
     def together(scans: Sequence[Scan], width: int) -> list[ScanPartials]:
@@ -318,8 +323,8 @@ def varied(encoded: bytes, number: int) -> bytes:
 
 
 @cache
-def encoded_partials() -> list[list[bytes]]:
-    """Return partials of four types of columns, 200 of each, encoded."""
+def encoded_partials(number: int) -> list[list[bytes]]:
+    """Return encoded partials of four types of columns, so many of each."""
     import numpy as np
     import pyarrow as pa
 
@@ -327,7 +332,7 @@ def encoded_partials() -> list[list[bytes]]:
     from lancestat.tables.statistics.partial import encode
 
     made: list[list[bytes]] = [[], [], [], []]
-    for start in range(200):
+    for start in range(number):
         numbers = np.arange(start * 9_973, start * 9_973 + 10_000)
         rows = pa.table(
             {

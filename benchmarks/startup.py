@@ -1,7 +1,7 @@
 """Measure `lancestat run` from the shell beside plain PySpark, which starts, runs a job and stops.
 
     python benchmarks/startup.py                # TPC-H lineitem at scale 1.4, of about 1 GB
-    python benchmarks/startup.py --tiny         # a smoke run at scale 0.001, without Spark's start
+    python benchmarks/startup.py --tiny         # a smoke run at scale 0.001
     python benchmarks/startup.py --data FOLDER  # with a lineitem.parquet at hand
 
 The processes take turns, so that other work on the machine meets all of them; medians are printed,

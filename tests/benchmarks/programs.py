@@ -3,7 +3,7 @@
     python -m tests.benchmarks.programs REPORT PROGRAM...
 
 Each runs at its tiny size. Those that start Spark share a JVM, which takes longer to start than a
-smoke run takes.
+smoke run takes; so does the generator of TPC-H, and those that read lineitem alone find it at hand.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import io
 import json
 import runpy
 import sys
+import tempfile
 import traceback
+from collections.abc import Sequence
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 
 
@@ -23,12 +26,12 @@ def programs(folder: Path) -> list[Path]:
     )
 
 
-def run(program: Path) -> dict[str, str | None]:
-    """Run a program as `python PROGRAM --tiny` does; return its output and its error."""
+def run(program: Path, options: Sequence[str] = ()) -> dict[str, str | None]:
+    """Run a program as `python PROGRAM --tiny OPTIONS` does; return its output and its error."""
     from pyspark import SparkContext
 
     output, error = io.StringIO(), None
-    sys.argv = [str(program), "--tiny"]
+    sys.argv = [str(program), "--tiny", *options]
     try:
         with redirect_stdout(output):
             runpy.run_path(str(program), run_name="__main__")
@@ -45,9 +48,13 @@ def run(program: Path) -> dict[str, str | None]:
 def main(report: Path, *programs: Path) -> None:
     # Benchmarks import each other by name, since a program's folder is where Python looks first.
     sys.path.insert(0, str(programs[0].parent))
-    with report.open("w", encoding="utf-8") as file:
+    lineitem = import_module("lineitem")
+    with tempfile.TemporaryDirectory() as folder, report.open("w", encoding="utf-8") as file:
+        lineitem.generate(lineitem.TINY, Path(folder))
         for program in programs:
-            file.write(json.dumps(run(program)) + "\n")
+            reads_lineitem = "lineitem.parquet" in program.read_text(encoding="utf-8")
+            options = ["--data", folder] if reads_lineitem else []
+            file.write(json.dumps(run(program, options)) + "\n")
             file.flush()
 
 

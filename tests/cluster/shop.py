@@ -21,6 +21,7 @@ from tests.integration.knn_oracle import Row, Vector, awkward, joined, table
 from tests.integration.object_store import ACCESS_KEY, HOST, SECRET_KEY, ObjectStore
 from tests.runs.world import orders
 
+TABLES = ("orders", "l", "r")
 ORDERS, LEFTS, RIGHTS, K = 1200, 60, 240, 3
 CREDENTIALS = {"KEY_ID": ACCESS_KEY, "SECRET": SECRET_KEY}
 PROJECT = """
@@ -52,6 +53,7 @@ knn_joins:
     left: {{sql: "select * from {{{{ ref('l') }}}} where id >= 0", vector: emb, select: [id]}}
     right: {{sql: "select * from {{{{ ref('r') }}}} where id >= 0", vector: emb, select: [id]}}
     k: {k}
+    rank: true
     output: {{lance: "{root}/exact-{{{{ target.name }}}}.lance"}}
 """
 CONF = {
@@ -91,7 +93,7 @@ class Shop:
         """What readers are told of each table, without the time at which it was computed."""
         configs = {
             name: lance.dataset(f"{self.root}/{name}.lance", storage_options=self.options).config()
-            for name in ("orders", "l", "r")
+            for name in TABLES
         }
         return {
             name: {
@@ -121,6 +123,11 @@ class Shop:
     def neighbours(self, target: str) -> pa.Table:
         uri = f"{self.root}/exact-{target}.lance"
         return lance.dataset(uri, storage_options=self.options).to_table()
+
+    def rows(self, target: str) -> list[Row]:
+        """The neighbours as `expected` has them."""
+        columns = self.neighbours(target).select(["id", "id_right", "_distance", "_rank"])
+        return list(zip(*(column.to_pylist() for column in columns.columns), strict=True))
 
     def scratch(self) -> list[str]:
         """The files in scratch."""

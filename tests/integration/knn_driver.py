@@ -1,4 +1,4 @@
-"""A Spark driver that runs joins from stdin, a line of JSON for each join."""
+"""A Spark driver that runs joins and scans from stdin, a line of JSON for each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from lancestat.joins.spark.engine import Engine
 from lancestat.spark.session import start_session
 from lancestat.spec.knn_join import JoinKind
 from lancestat.spec.model import Target
+from tests.integration.executors import described
 from tests.integration.faulty_daemon import configuration
 from tests.integration.knn_oracle import pinned
+from tests.integration.scans import TARGET, merged, scanned, spark_scanner, whole_table
 from tests.interpreted import INTERPRETED
 
 K = 4
@@ -29,6 +31,8 @@ LISTS = 3
 # The exact strategy over files that are searched where they are, whose neighbours the driver
 # merges; else they are written to scratch, and merged behind a shuffle.
 IN_PLACE = "in place"
+# The scan of a whole table.
+SCAN = "scan"
 READ_IN_PLACE = engine.read_in_place
 DRIVER_LINES = cells.DRIVER_LINES
 
@@ -56,7 +60,10 @@ def main(master: str, faults: str) -> None:
 
 
 def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str | None) -> Any:
-    """Return the outcome of a join: its strategy and number of failed tasks, or an error."""
+    """Return what was asked for, or an error.
+
+    Of a join that is its strategy and number of failed tasks, of a scan the figures of columns.
+    """
     try:
         if by == "knn_join":
             frames = (spark.read.parquet(side) for side in (left, right))
@@ -64,6 +71,10 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
                 *frames, left_vector="emb", right_vector="emb", k=K, scratch=scratch
             ).collect()
             return {"strategy": by}
+        if by == SCAN:
+            table = whole_table(left)
+            columns = merged(table, scanned(table, spark_scanner(TARGET, session=spark)))
+            return {name: described(column) for name, column in columns.items()}
         is_in_place = by == IN_PLACE
         engine.read_in_place = READ_IN_PLACE if is_in_place else lambda *_: None
         cells.DRIVER_LINES = DRIVER_LINES if is_in_place else -1

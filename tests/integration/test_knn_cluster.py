@@ -1,4 +1,4 @@
-"""Joins on a cluster whose workers and executors are killed, or whose tasks fail, in each stage."""
+"""Joins and scans on a cluster whose workers and executors are killed, or whose tasks fail."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lancestat.spec.model import Target
+from lancestat.tables.analyze import ProcessScanner
 from tests.examples import sample
+from tests.integration.executors import described
 from tests.integration.faulty_daemon import REPOSITORY, Faults
-from tests.integration.knn_driver import K
+from tests.integration.knn_driver import SCAN, K
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table
+from tests.integration.scans import decoded, merged, whole_table
+from tests.runs.world import orders
 from tests.versions import needs
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
@@ -187,6 +192,22 @@ def test_failed_tasks_are_retried_in_each_stage(
     assert cluster.faults.end() == sum(map(len, faults.values()))
     assert_same(rows(output), expected(lefts))
     cluster.check_nothing_is_left(output)
+
+
+def test_fragments_whose_executor_is_killed_are_read_again_and_count_once(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "orders.lance")
+    lance.write_dataset(orders(0, 600), uri, max_rows_per_file=100)
+    table = whole_table(uri)
+    with ProcessScanner(Target("local", "state")) as scanner:
+        here = merged(table, decoded(scanner.scan("orders", table.table, table.scans)))
+    cluster.faults.plan("read", "kill executor")
+
+    figures = cluster.ask(SCAN, uri, "", tmp_path, None)
+
+    assert cluster.faults.end() == 1
+    assert figures == {name: described(column) for name, column in here.items()}
 
 
 @pytest.mark.parametrize(
