@@ -77,7 +77,8 @@ older-sparks: | $(UV)
 matrix: machine-matrix install compiled ## Run the tests of `make test` that need Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
 	@$(BIN)/python -m tests.versions --workers $(WORKERS)
 
-# What click prints and what PySpark has differs by version: the tests of that are left out.
+# What click prints and what PySpark has differs by version: the tests of that are left out, as is a
+# plugin of pytest's that comes with libraries and may be too old for it.
 .PHONY: lowest
 lowest: machine-check machine-pages install browser ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
 	@$(UV) venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
@@ -88,7 +89,7 @@ lowest: machine-check machine-pages install browser ## Run tests that start no J
 	    --group test --group docs --group release
 	@$(INSTALL) $(VENV)-lowest --no-deps --editable .
 	@$(VENV)-lowest/bin/python -m pytest -q -n $(WORKERS) --hypothesis-profile=quick \
-	    --ignore tests/cli --ignore tests/ci --ignore tests/spark -m "$(NO_JVM)"
+	    -p no:anyio --ignore tests/cli --ignore tests/ci --ignore tests/spark -m "$(NO_JVM)"
 
 .PHONY: cluster
 cluster: machine-matrix install compiled ## Kill processes of a Spark cluster while it works, at random moments, and compare
