@@ -534,11 +534,12 @@ class TableRunner:
     ) -> NodeEnded:
         """Make the record of published statistics again, unless something has changed meanwhile."""
         found = read_missing(assessment, changes)
-        if found.reading or not found.reusing or skip_if_current(assessment) is None:
+        if found.reading or skip_if_current(assessment) is None:
             return NodeEnded(result)
         workspace = TableWorkspace(self.context, found, self.scan)
         try:
-            workspace.reuse(found.reusing.coverage)
+            if found.reusing:
+                workspace.reuse(found.reusing.coverage)
             workspace.merge(found.table.version)
         except PartialsGoneError:
             _log.info("stored partials of '%s' are gone: its record is not made", action.node)

@@ -95,6 +95,10 @@ def compact(world: World) -> None:
     world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
 
 
+def index_column(world: World) -> None:
+    world.dataset.create_scalar_index("o_id", "BTREE")
+
+
 def append_and_compact(world: World) -> None:
     append(world)
     compact(world)
@@ -323,6 +327,49 @@ def test_a_run_killed_after_it_published_is_recorded_by_the_next_without_reading
     assert world.action().stages == ()
     assert (world.reads, world.dataset.version) == ([], version)
     check_converged(world)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("move_on", [index_column, compact])
+def test_a_run_killed_after_it_published_loses_nothing_where_the_table_has_moved_on(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    move_on: Callable[[World], None],
+    is_first: bool,
+) -> None:
+    if not is_first:
+        settle(world)
+        append(world)
+    publish_and_die(world, monkeypatch)
+    move_on(world)
+    assert not world.action().notes
+    assert world.run().status == "success"
+    assert is_complete(world)
+    check_converged(world)
+    assert not world.reads
+
+
+def test_a_run_killed_after_it_published_on_a_table_without_rows_is_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(orders(0, 0), str(world.path), mode="overwrite")
+    publish_and_die(world, monkeypatch)
+    assert world.action().stages == (RecordStatistics(),)
+    check_converged(world)
+    assert not world.action().notes
+
+
+def test_what_a_state_lacks_of_statistics_that_another_project_published_is_said(
+    world: World,
+) -> None:
+    other = replace(world, state=FreshState(), reads=[])
+    settle(world)
+    append(world)
+    settle(other)
+    [record] = table_records(world.state).values()
+    assert record.bounds
+    assert not is_complete(world)
+    assert STATE_LACKS in world.action().notes
 
 
 @pytest.mark.parametrize("change", ["a partial is gone", "a partial is of other rows"])
