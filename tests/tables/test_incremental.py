@@ -21,7 +21,7 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.values import table_identity
+from lancestat.state.values import StoredPartials, table_identity
 from lancestat.tables.action import RecordStatistics, TableAction
 from lancestat.tables.stored import add_partials, read_partials, table_records
 from lancestat.tables.table_status import table_status
@@ -392,6 +392,28 @@ def test_statistics_are_not_recorded_from_partials_that_do_not_give_them(
         assert not is_complete(world)
     said = "the published statistics of 'orders' are not those that its stored partials give"
     assert (said in caplog.text) == (change == "a partial is of other rows")
+
+
+def test_a_record_that_stored_partials_do_not_give_is_said_to_be_lacking(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish_and_die(world, monkeypatch)
+    identity = table_identity(str(world.path))
+    index = world.state.partial_index(identity).singles
+    damaged = [
+        StoredPartials((fingerprint,), dict.fromkeys(fields, b"damaged"))
+        for fingerprint, fields in index.items()
+    ]
+    world.state = FreshState()
+    world.state.add_partials(identity, damaged)
+    for _ in range(2):
+        caplog.clear()
+        [node] = world.run().nodes
+        assert (node.status, node.notes) == ("success", (STATE_LACKS,))
+        assert "stored partials of 'orders' are gone" in caplog.text
+    assert world.run(full_refresh=True).status == "success"
+    assert is_complete(world)
+    assert not world.action().notes
 
 
 def test_two_projects_with_states_of_their_own_publish_the_same_statistics_once(
