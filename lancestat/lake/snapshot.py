@@ -542,14 +542,17 @@ def take_rows(
 
     `LanceDataset.take` goes through the deleted rows of a fragment several times for each position
     in it, where they are few enough for their deletion file to list them. `LanceFragment.take` does
-    so once, and so fragments with deleted rows are read by themselves.
+    so once, and so fragments with deleted rows are read by themselves. But it wants columns, and
+    gives the bytes of blobs where scans describe them; and Arrow cannot unite all dictionaries.
     """
     import numpy as np
     import pyarrow as pa
 
     names = None if columns is None else list(columns)
     wanted = np.asarray(positions, np.int64)
-    if not dataset.stats.dataset_stats()["num_deleted_rows"]:
+    fields = list(_within(f for f in dataset.schema if names is None or f.name in names))
+    are_scanned_alike = bool(fields) and not any(map(_is_blob, fields))
+    if not (are_scanned_alike and dataset.stats.dataset_stats()["num_deleted_rows"]):
         return dataset.take(wanted.tolist(), columns=names)
     fragments = dataset.get_fragments()
     metadata = [fragment.metadata for fragment in fragments]
@@ -561,6 +564,8 @@ def take_rows(
     clean, listed = order[is_clean], order[~is_clean]
     cuts = np.flatnonzero(np.diff(home[~is_clean])) + 1
     parts = [part for part in (clean, *np.split(listed, cuts)) if len(part)] or [clean]
+    if len(parts) > 1 and any(pa.types.is_dictionary(field.type) for field in fields):
+        return dataset.take(wanted.tolist(), columns=names)
 
     def take(part: NDArray[np.int64]) -> pa.Table:
         if part is clean:
@@ -572,3 +577,15 @@ def take_rows(
     with ThreadPoolExecutor(_TAKE_THREADS) as threads:
         taken = pa.concat_tables(threads.map(take, parts))
     return taken.take(np.argsort(np.concatenate(parts)))
+
+
+def _within(fields: Iterable[pa.Field]) -> Iterator[pa.Field]:
+    """Yield fields, and those inside them."""
+    for field in fields:
+        yield field
+        yield from _within(field.type.field(place) for place in range(field.type.num_fields))
+
+
+def _is_blob(field: pa.Field) -> bool:
+    is_marked = (field.metadata or {}).get(b"lance-encoding:blob") == b"true"
+    return is_marked or getattr(field.type, "extension_name", None) == BLOB

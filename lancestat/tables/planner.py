@@ -126,7 +126,7 @@ def record_again(skip: Skip, assessment: TableAssessment, changes: TableChanges)
     Nothing is published: projects with states of their own would do so in turn.
     """
     coverage = cover(changes.groups, changes.index, changes.rewrites)
-    if coverage.missing or not coverage.reuse:
+    if coverage.missing:
         return skip
     return replace(skip, stages=(RecordStatistics(),), notes=(*assessment.notes, _RECORDED_AGAIN))
 
@@ -173,7 +173,8 @@ def decide(
     publishing = PublishStatistics(assessment.spec.publish)
     stages: tuple[TableStage, ...] = (*_reused(coverage), remaking, publishing)
     figures, table = _idle_figures(assessment), _version(assessment, changes)
-    notes = (*notes, *_lacking(assessment))
+    if isinstance(remaking, RestampStatistics) and remaking.is_restored:
+        notes = (*notes, *_lacking(assessment))
     return TableAction(name, "restamp", (reason,), figures, table, stages, notes)
 
 
@@ -193,7 +194,7 @@ def read_missing(
 
 def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
     """Return a note where what the state alone has of statistics of lancestat's is lost."""
-    published, record = assessment.public, assessment.record
+    published, record = assessment.public, assessment.remembered
     if published is None or published.revision is None:
         return ()
     texts = any(
@@ -349,13 +350,16 @@ def _remaking(
     """Return how statistics that stand are made again without reading, None where they cannot be.
 
     What is published is taken over only where lancestat wrote it, and nothing but commits that keep
-    rows came since: a restored version brings back the entries of then.
+    rows came since: a restored version brings back the entries of then. Where the state lacks its
+    record, stored partials of all rows have more.
     """
     if (assessment.histograms or assessment.special_keys) and coverage.missing:
         return None
     version, record = assessment.carrier.tag(assessment.snapshot.version), assessment.record
     if record is not None and _record_stands(assessment, changes):
         return _restamp(version, record.values, record)
+    if assessment.remembered is None and not coverage.missing:
+        return MergePartials(version)
     published, history = assessment.published, changes.history
     is_ours = published is not None and published.revision is not None
     if is_ours and history.is_complete and history.effects <= _ROWS_STAY:

@@ -19,6 +19,7 @@ from lancestat.lake.history import pinned_rows_changed_at
 from lancestat.lake.open import REPLACED
 from lancestat.lake.snapshot import Pin
 from lancestat.runs.actions import (
+    STATE_LACKS,
     Action,
     Blocked,
     Deferred,
@@ -534,19 +535,21 @@ class TableRunner:
     ) -> NodeEnded:
         """Make the record of published statistics again, unless something has changed meanwhile."""
         found = read_missing(assessment, changes)
-        if found.reading or not found.reusing or skip_if_current(assessment) is None:
+        unrecorded = NodeEnded(replace(result, notes=(*assessment.notes, STATE_LACKS)))
+        if found.reading or skip_if_current(assessment) is None:
             return NodeEnded(result)
         workspace = TableWorkspace(self.context, found, self.scan)
         try:
-            workspace.reuse(found.reusing.coverage)
+            if found.reusing:
+                workspace.reuse(found.reusing.coverage)
             workspace.merge(found.table.version)
         except PartialsGoneError:
-            _log.info("stored partials of '%s' are gone: its record is not made", action.node)
-            return NodeEnded(result)
+            _log.warning("stored partials of '%s' are gone: its record is not made", action.node)
+            return unrecorded
         if not workspace.record_published(assessment.entries):
             text = "the published statistics of '%s' are not those that its stored partials give"
             _log.warning(text, action.node)
-            return NodeEnded(result)
+            return unrecorded
         ended = _table_ended(result, found, workspace)
         return replace(ended, result=result)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import lance
@@ -66,3 +66,51 @@ def test_lance_looks_for_no_position_among_deleted_rows(
     everything = range(len(scanned))
     assert take_rows(dataset, everything, ["id"]).equals(scanned)
     assert set(found) == {*range(1500, 2000), *range(2500, 3500)}
+
+
+BLOB = pa.field("value", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+
+
+def categories(start: int) -> pa.Array:
+    """As pandas may have them: a null among the values, which differ from fragment to fragment."""
+    values = [f"{start} {n}" if n % 9 else None for n in range(50)]
+    return pa.array(values).dictionary_encode(null_encoding="encode")
+
+
+def structs(start: int) -> pa.Array:
+    return pa.StructArray.from_arrays([categories(start)], ["category"])
+
+
+def blobs(start: int) -> pa.Array:
+    return pa.array([b"b" * (start + n) for n in range(50)], BLOB.type)
+
+
+def in_structs(start: int) -> pa.Array:
+    return pa.StructArray.from_arrays([blobs(start)], fields=[BLOB])
+
+
+@pytest.mark.parametrize("values", [categories, structs, blobs, in_structs])
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_dictionaries_and_blobs_are_those_of_a_scan(
+    tmp_path: Path, version: str, values: Callable[[int], pa.Array]
+) -> None:
+    path = str(tmp_path / "t.lance")
+    for start in (0, 50, 100):
+        array = values(start)
+        field = BLOB if values is blobs else pa.field("value", array.type)
+        schema = pa.schema([pa.field("id", pa.int64()), field])
+        rows = pa.table([pa.array(range(start, start + 50)), array], schema=schema)
+        lance.write_dataset(rows, path, mode="append", data_storage_version=version)
+    lance.dataset(path).delete("id % 7 = 3 and id < 100")
+    dataset = lance.dataset(path)
+    scanned = dataset.to_table()
+    for wanted in ([3, 40, 60, 120, 60, 0], [60, 45], [0], []):
+        expected = [scanned.column("value")[place].as_py() for place in wanted]
+        assert take_rows(dataset, wanted, ["value"]).column("value").to_pylist() == expected
+        assert take_rows(dataset, wanted).column("value").to_pylist() == expected
+
+
+@pytest.mark.parametrize("wanted", [[3, 40, 3], []])
+def test_rows_without_columns_are_counted(tmp_path: Path, wanted: list[int]) -> None:
+    dataset = table(tmp_path / "t.lance", deleted=DELETED)
+    assert take_rows(dataset, wanted, []).num_rows == len(wanted)

@@ -21,7 +21,7 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.values import table_identity
+from lancestat.state.values import StoredPartials, table_identity
 from lancestat.tables.action import RecordStatistics, TableAction
 from lancestat.tables.stored import add_partials, read_partials, table_records
 from lancestat.tables.table_status import table_status
@@ -93,6 +93,10 @@ def merge_insert(world: World) -> None:
 
 def compact(world: World) -> None:
     world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
+
+
+def index_column(world: World) -> None:
+    world.dataset.create_scalar_index("o_id", "BTREE")
 
 
 def append_and_compact(world: World) -> None:
@@ -325,6 +329,49 @@ def test_a_run_killed_after_it_published_is_recorded_by_the_next_without_reading
     check_converged(world)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("move_on", [index_column, compact])
+def test_a_run_killed_after_it_published_loses_nothing_where_the_table_has_moved_on(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    move_on: Callable[[World], None],
+    is_first: bool,
+) -> None:
+    if not is_first:
+        settle(world)
+        append(world)
+    publish_and_die(world, monkeypatch)
+    move_on(world)
+    assert not world.action().notes
+    assert world.run().status == "success"
+    assert is_complete(world)
+    check_converged(world)
+    assert not world.reads
+
+
+def test_a_run_killed_after_it_published_on_a_table_without_rows_is_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(orders(0, 0), str(world.path), mode="overwrite")
+    publish_and_die(world, monkeypatch)
+    assert world.action().stages == (RecordStatistics(),)
+    check_converged(world)
+    assert not world.action().notes
+
+
+def test_what_a_state_lacks_of_statistics_that_another_project_published_is_said(
+    world: World,
+) -> None:
+    other = replace(world, state=FreshState(), reads=[])
+    settle(world)
+    append(world)
+    settle(other)
+    [record] = table_records(world.state).values()
+    assert record.bounds
+    assert not is_complete(world)
+    assert STATE_LACKS in world.action().notes
+
+
 @pytest.mark.parametrize("change", ["a partial is gone", "a partial is of other rows"])
 def test_statistics_are_not_recorded_from_partials_that_do_not_give_them(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: str
@@ -345,6 +392,28 @@ def test_statistics_are_not_recorded_from_partials_that_do_not_give_them(
         assert not is_complete(world)
     said = "the published statistics of 'orders' are not those that its stored partials give"
     assert (said in caplog.text) == (change == "a partial is of other rows")
+
+
+def test_a_record_that_stored_partials_do_not_give_is_said_to_be_lacking(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish_and_die(world, monkeypatch)
+    identity = table_identity(str(world.path))
+    index = world.state.partial_index(identity).singles
+    damaged = [
+        StoredPartials((fingerprint,), dict.fromkeys(fields, b"damaged"))
+        for fingerprint, fields in index.items()
+    ]
+    world.state = FreshState()
+    world.state.add_partials(identity, damaged)
+    for _ in range(2):
+        caplog.clear()
+        [node] = world.run().nodes
+        assert (node.status, node.notes) == ("success", (STATE_LACKS,))
+        assert "stored partials of 'orders' are gone" in caplog.text
+    assert world.run(full_refresh=True).status == "success"
+    assert is_complete(world)
+    assert not world.action().notes
 
 
 def test_two_projects_with_states_of_their_own_publish_the_same_statistics_once(
