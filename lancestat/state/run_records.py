@@ -263,7 +263,7 @@ def read_outcomes(
     by_node: dict[str, list[RunRecord]] = {}
     undecodable = 0
     columns = [name for name in run_schema().names if name != "record_json"]
-    for row in dataset.take(positions, columns=columns).to_pylist():
+    for row in take_rows(dataset, positions, columns).to_pylist():
         try:
             outcome = _run(row, _node({**row, "record_json": None}))
         except ValueError:

@@ -329,9 +329,11 @@ class ScanTask:
         with self._reading(f"fragments {ids[0]} to {ids[-1]}"):
             dataset, requests, schema = self._asked(parts[0])
             widths = {field.name: default_width(field.type) for field in schema}
-            for some in _divided(requests, widths, sum(part.count for part in parts)):
-                rows, lengths = read_fragments(dataset, ids, _columns(some), self.storage_options)
-                found = reduce_segments(rows, lengths, rows.schema, some)
+            rows = sum(part.count for part in parts)
+            size_bytes = sum(part.count * part.row_bytes for part in parts)
+            for some in _divided(requests, widths, rows, size_bytes):
+                read, lengths = read_fragments(dataset, ids, _columns(some), self.storage_options)
+                found = reduce_segments(read, lengths, read.schema, some)
                 for known, more in zip(partials, found, strict=True):
                     known.update(more)
         return self._read_ranges(list(zip(parts, partials, strict=True)))
@@ -408,17 +410,20 @@ def _columns(requests: Requests) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(r.columns for r in requests.values())))
 
 
-def _divided(requests: Requests, widths: Mapping[str, int], rows: int) -> list[Requests]:
+def _divided(
+    requests: Requests, widths: Mapping[str, int], rows: int, size_bytes: int = 0
+) -> list[Requests]:
     """Divide requests such that the columns of each part come in few batches, of many rows.
 
     A call of the kernel for few rows takes longer than these. `widths` has the bytes of a value by
     column, in the order in which files have them, and each part those of columns side by side, of
     about as many bytes. Requests of several columns, or of a column more than once, are all in the
-    first.
+    first. `size_bytes` is what all rows take at least where they are read at once, whatever widths
+    are.
     """
     from lancestat.spark.fragment_reader import BATCH_BYTES, BATCH_ROWS
 
-    batch_bytes = min(rows, BATCH_ROWS) * sum(widths.values())
+    batch_bytes = max(size_bytes, min(rows, BATCH_ROWS) * sum(widths.values()))
     count = min(-(-batch_bytes // BATCH_BYTES), most_divisions(len(widths)))
     if count <= 1:
         return [requests]

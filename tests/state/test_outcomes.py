@@ -100,3 +100,18 @@ def test_indexes_of_several_tables_are_those_of_each(make_state: MakeState) -> N
     assert (dict(indexes["u"].singles), len(indexes["u"].groups)) == ({}, 1)
     many = state.partial_indexes([f"none {number}" for number in range(100)] + ["t"])
     assert many["t"].singles == indexes["t"].singles
+
+
+def test_no_outcome_is_looked_for_among_deleted_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `take_rows`."""
+    state = open_state(str(tmp_path))
+    for number in range(5):
+        state.add_run(ended(number, "a"))
+    [folder] = tmp_path.glob("v2/runs-*.lance")
+    runs = lance.dataset(str(folder))
+    runs.optimize.compact_files()
+    runs.delete("run_id = 'run 1'")
+    monkeypatch.delattr(lance.LanceDataset, "take")
+    assert ids(open_state(str(tmp_path)), 9) == {"a": ["run 4", "run 3", "run 2", "run 0"]}

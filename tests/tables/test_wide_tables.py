@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from lancestat.spark import fragment_reader
 from lancestat.spec.model import CommonValues
+from lancestat.tables import analyze
 from lancestat.tables.analyze import most_divisions
 from lancestat.tables.statistics import kernel
 from lancestat.tables.statistics.kernel import Request
@@ -117,3 +119,27 @@ def test_few_columns_are_read_together(
     assert World(tmp_path / "few.lance").run().status == "success"
     assert {names for names, _ in batches} == {frozenset(few.column_names)}
     assert sum(rows for _, rows in batches) == ROWS
+
+
+def test_small_fragments_of_long_strings_are_read_some_columns_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The type of a column says little about its width, sizes of files more."""
+    most = 1 << 19
+    monkeypatch.setattr(fragment_reader, "BATCH_BYTES", most)
+    monkeypatch.setattr(analyze, "_BYTES_AT_ONCE", most)
+    chosen = random.Random(1)
+    texts = {f"c{n:02}": [chosen.randbytes(500).hex() for _ in range(128)] for n in range(COLUMNS)}
+    lance.write_dataset(pa.table(texts), str(tmp_path / "t.lance"), max_rows_per_file=2)
+    sizes: list[int] = []
+    read_fragments = fragment_reader.read_fragments
+
+    def read(*arguments: object) -> tuple[pa.RecordBatch, list[int]]:
+        rows, lengths = read_fragments(*arguments)
+        sizes.append(rows.nbytes)
+        return rows, lengths
+
+    monkeypatch.setattr(fragment_reader, "read_fragments", read)
+    assert World(tmp_path / "t.lance").run().status == "success"
+    assert sum(sizes) > 128 * COLUMNS * 1_000
+    assert max(sizes) <= most
