@@ -98,11 +98,12 @@ def read_range(
     else:
         counts = [count for count in (rows.count, limit) if count is not None]
         most = min(counts, default=None)
-        batches = (
-            _sized(fragment, columns, rows.offset, most, row_bytes, batch_rows)
-            if columns
-            else _counted(lambda: _live(fragment, rows.offset, most))
-        )
+        if not columns:
+            batches = _counted(lambda: _live(fragment, rows.offset, most))
+        elif batch_rows is None:
+            batches = _sized(fragment, columns, rows.offset, most, row_bytes)
+        else:
+            batches = _in_batches(fragment, columns, batch_rows, rows.offset, most)
     return _named(batches, dataset, f"fragment {rows.fragment_id}", storage_options)
 
 
@@ -215,11 +216,7 @@ def _sized(
     position: int,
     left: int | None,
     row_bytes: int,
-    batch_rows: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    if batch_rows is not None:
-        yield from _in_batches(fragment, columns, batch_rows, position, left)
-        return
     # Lance's own bound on the bytes of a batch shrinks batches to a few rows, and sizes on disk say
     # little about sizes in memory. So a short probe shows how many rows to ask for, and where
     # rows turn out wider the scan goes on from there with fewer.

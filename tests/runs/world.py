@@ -141,6 +141,10 @@ class World:
         return unstamped(self.dataset.config())
 
 
+class Killed(BaseException):
+    """Stands for SIGKILL: no handler gets to undo anything."""
+
+
 def run_context(
     observer: Observer,
     state: LanceState,

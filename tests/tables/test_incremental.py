@@ -25,7 +25,7 @@ from lancestat.state.values import StoredPartials, table_identity
 from lancestat.tables.action import RecordStatistics, TableAction
 from lancestat.tables.stored import add_partials, read_partials, table_records
 from lancestat.tables.table_status import table_status
-from tests.runs.world import World, orders
+from tests.runs.world import Killed, World, orders
 from tests.state.fresh import FreshState
 
 pytestmark = pytest.mark.whole
@@ -281,10 +281,6 @@ def test_what_only_a_lost_state_had_is_missed_until_a_full_refresh(
     assert is_complete(world)
     assert isinstance(world.action(), Skip)
     assert not world.action().notes
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: no handler gets to undo anything."""
 
 
 def publish_and_die(world: World, monkeypatch: pytest.MonkeyPatch) -> int:

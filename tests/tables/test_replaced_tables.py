@@ -24,7 +24,7 @@ from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.stored import table_records
 from lancestat.tables.wire import GuardReason
 from tests.runs.test_faults import check_no_reader_is_misled
-from tests.runs.world import World, orders
+from tests.runs.world import Killed, World, orders
 from tests.tables.races import during_commit
 
 
@@ -99,10 +99,6 @@ def test_statistics_that_landed_in_a_replaced_table_are_reverted(
     assert isinstance(landing, Conflict)
     assert "replaced" in landing.detail
     assert world.dataset.config() == {}
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: no handler gets to undo anything."""
 
 
 def publish_and_kill(world: World, monkeypatch: pytest.MonkeyPatch, first: int, count: int) -> None:
