@@ -55,7 +55,8 @@ def plan(
     **budget: Any,
 ) -> ExitCode | None:
     """Show what a run would do, and why. Opens datasets, starts no Spark."""
-    from lancestat.presentation.words import deferred, is_blocked, pending
+    from lancestat.presentation.words import deferred, is_blocked
+    from lancestat.runs.actions import has_work
 
     project = invocation.project()
     written = artifacts(project)
@@ -71,7 +72,7 @@ def plan(
         invocation.say(f"the plan is in {out}, for 'lancestat run --plan-file'")
     if is_blocked(made):
         return ExitCode.FAILURE
-    is_due = bool(pending(made) or deferred(made))
+    is_due = bool(deferred(made)) or any(map(has_work, made.actions))
     return ExitCode.CHANGES_PENDING if check and is_due else None
 
 

@@ -22,7 +22,7 @@ from lancestat.errors import LancestatError, StateWatched
 from lancestat.lake.files import renewed
 from lancestat.lake.open import LatestVersions
 from lancestat.nodes import NODE_TYPES
-from lancestat.runs.actions import Plan, is_pending
+from lancestat.runs.actions import Plan, has_work
 from lancestat.runs.discover import located
 from lancestat.runs.result import RunResult, Status
 from lancestat.spec.model import Node, ProjectSpec
@@ -68,9 +68,7 @@ def run_due(
             if action.error is not None
         }
         due = tuple(
-            action
-            for action in planned.actions
-            if (is_pending(action) or action.stages) and action.node not in waiting
+            action for action in planned.actions if has_work(action) and action.node not in waiting
         )
         nodes = execute(replace(planned, actions=due)).nodes if due else ()
     except LancestatError as error:

@@ -130,15 +130,15 @@ class _Writer:
 @FORMAT.renders(views.PlanView)
 def _plan(view: views.PlanView, page: views.Page) -> Markup:
     html, plan = _Writer(page), view.plan
-    is_folded = sum(action.verb == "skip" for action in plan.actions) > words.SKIPS_LISTED
+    is_folded = sum(not words.is_shown(action) for action in plan.actions) > words.SKIPS_LISTED
     rows: list[Sequence[str] | Markup] = []
     for action in plan.actions:
-        if is_folded and action.verb == "skip":
+        if is_folded and not words.is_shown(action):
             continue
         why = html.part("note", spoken(reason.value for reason in action.reasons))
         rows.append((html.state(action.verb), action.node, action.reads, why))
         choice = [action.choice] if action.choice and action.shows_choice else []
-        if action.verb != "skip":
+        if words.is_shown(action):
             rows += html.below(4, [*choice, *action.notes])
         rows += html.below(4, message_lines(action.error.text() if action.error else ""), "error")
     counts = ", ".join(f"{number} {verb}" for verb, number in words.verb_counts(plan))

@@ -42,7 +42,7 @@ FORMAT: views.Format[Iterable[str]] = views.Format(_write, is_for_people=True, i
 def _plan(view: views.PlanView, page: views.Page) -> list[str]:
     """Return what will be read and why; nodes that stay as they are are counted, not listed."""
     plan = view.plan
-    listed = [action for action in plan.actions if action.verb != "skip"]
+    listed = [action for action in plan.actions if words.is_shown(action)]
     lines = [f"### lancestat: {prose(plan.project)}, target {prose(plan.target)}", ""]
     if listed:
         lines += ["| | node | reads | why | readers accept |", "|:-:|---|---|---|---|"]
@@ -75,7 +75,7 @@ def _totals(plan: Plan, listed: int) -> str:
     idle = len(plan.actions) - listed
     if changes := words.pending(plan):
         text = f"**{count(changes, 'change')}.** {words.plan_total(plan)}"
-    else:
+    elif not (text := words.tidied_words(plan)):
         text = "Nothing else to do." if listed else "Nothing to do."
     return f"{text} {count(idle, 'node')} unchanged." if idle else text
 

@@ -90,9 +90,9 @@ def _plan(view: views.PlanView, page: views.Page) -> list[str]:
     plan = view.plan
     if not plan.actions:
         return ["No nodes selected.", *words.source_lines(plan.sources)]
-    idle = sum(action.verb == "skip" for action in plan.actions)
+    idle = sum(not words.is_shown(action) for action in plan.actions)
     is_folded = idle > words.SKIPS_LISTED and not page.verbose
-    actions = [action for action in plan.actions if not (is_folded and action.verb == "skip")]
+    actions = [action for action in plan.actions if not is_folded or words.is_shown(action)]
     lines = [paint(f"Plan for {plan.project}, target {plan.target}", "title"), ""]
     for line, action in zip(_action_lines(actions, page.width), actions, strict=True):
         lines += [*line, *_below_action(action, page)]
@@ -137,7 +137,7 @@ def _below_action(action: Action, page: views.Page) -> list[str]:
 
     if action.error is not None:
         return indented(action.error.text(), page)
-    if action.verb == "skip" and not page.verbose:
+    if not words.is_shown(action) and not page.verbose:
         return []
     texts: list[str] = []
     figures = table_figures(action)

@@ -67,6 +67,11 @@ def deferred(plan: Plan) -> int:
     return sum(action.verb == "defer" for action in plan.actions)
 
 
+def is_shown(action: Action) -> bool:
+    """Whether a plan says more of a node than that it is unchanged."""
+    return action.verb != "skip" or any(action.stages)
+
+
 def is_blocked(plan: Plan) -> bool:
     return any(action.error for action in plan.actions)
 
@@ -139,6 +144,8 @@ def plan_verdict(plan: Plan) -> str:
     """Return what a run would read and compare in all, or that there is nothing to do."""
     if pending(plan):
         return plan_total(plan)
+    if tidied := tidied_words(plan):
+        return f"Reads no data. {tidied}"
     if later := deferred(plan):
         return f"Nothing to do now: the budget defers {count(later, 'node')}."
     if is_blocked(plan):
@@ -147,6 +154,12 @@ def plan_verdict(plan: Plan) -> str:
 
     what = "everything is" if any(map(own_figures, plan.actions)) else "all statistics are"
     return f"Nothing to do: {what} up to date."
+
+
+def tidied_words(plan: Plan) -> str:
+    """Return a sentence on tables of which a run only tidies up the state, empty without any."""
+    tidied = sum(action.verb == "skip" and any(action.stages) for action in plan.actions)
+    return f"Tidies up the state of {count(tidied, 'unchanged table')}." if tidied else ""
 
 
 def gone_words(sources: SourceFindings | None) -> str:

@@ -29,7 +29,7 @@ from lancestat.report.values import (
     unreadable,
     worst,
 )
-from lancestat.runs.actions import STATE_LACKS
+from lancestat.runs.actions import STATE_LACKS, UNRECORDED
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import NodeCheck, PastRun
 from lancestat.spec.expectations import Severity, referred
@@ -455,7 +455,8 @@ def uncovered(status: TableStatus) -> list[Problem]:
 
 def lacking(status: TableStatus) -> list[Problem]:
     """What a lost state takes along, of statistics that are published and current."""
-    return [problem(Health.WARN, STATE_LACKS)] if STATE_LACKS in status.skipped else []
+    notes = (note for note in (UNRECORDED, STATE_LACKS) if note in status.skipped)
+    return [problem(Health.WARN, note) for note in notes]
 
 
 def freshness_of(

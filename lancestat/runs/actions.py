@@ -85,11 +85,14 @@ class Reason(StringEnum):
 Verb = Literal["analyze", "refresh", "restamp", "skip", "defer", "blocked"]
 
 
-# A note on tables whose published statistics are left as they are.
-STATE_LACKS = (
+_LACKS = (
     "the state lacks what only it has of this table: bounds of strings and binary, and what rules "
-    "out fragments and answers aggregates, come back with --full-refresh"
+    "out fragments and answers aggregates, come back with"
 )
+# Notes on tables whose published statistics are left as they are; `UNRECORDED` where it has not
+# been looked whether partials are stored.
+STATE_LACKS = f"{_LACKS} --full-refresh"
+UNRECORDED = f"{_LACKS} the next run where their partials are stored, and else with --full-refresh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +370,11 @@ class Plan(display.Rows):
 def is_pending(action: Action) -> bool:
     """Whether a run would do something."""
     return not isinstance(action, Skip | Blocked | Deferred)
+
+
+def has_work(action: Action) -> bool:
+    """Whether a run would do something, if only to what the state has of a node that is skipped."""
+    return is_pending(action) or any(action.stages)
 
 
 def needs_spark(action: Action) -> bool:

@@ -38,6 +38,7 @@ from lancestat.runs.actions import (
     Plan,
     Reason,
     Skip,
+    has_work,
     is_pending,
     own_figures,
     table_figures,
@@ -590,7 +591,7 @@ def execute_plan(
     with ExitStack() as stack:
         stack.enter_context(events.with_warnings())
         # Opening a runner takes imports, for which a run with little to do would wait.
-        needed = {action.kind for action in plan.actions if is_pending(action) or action.stages}
+        needed = {action.kind for action in plan.actions if has_work(action)}
         runners = {
             kind: stack.enter_context(type.runner(context))
             for kind, type in types.items()

@@ -9,7 +9,15 @@ from functools import cache
 from lancestat.formats import count, visible
 from lancestat.lake.fingerprint import ByteEstimator, ColumnGroup, column_groups, with_joint
 from lancestat.lake.history import Effect
-from lancestat.runs.actions import STATE_LACKS, Action, Figures, Reason, RunsOn, Skip
+from lancestat.runs.actions import (
+    STATE_LACKS,
+    UNRECORDED,
+    Action,
+    Figures,
+    Reason,
+    RunsOn,
+    Skip,
+)
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.state.values import PartialIndex, covered_keys, field_keys, partial_key, plain_key
 from lancestat.tables.action import (
@@ -135,7 +143,8 @@ def notes_of(assessment: TableAssessment, verdict: Verdict) -> tuple[str, ...]:
     """Return the notes on a table as a plan has them; `verdict` is final."""
     if skip_if_current(assessment) is None and not _policy_accepts(assessment, verdict):
         return assessment.notes
-    return (*assessment.notes, *_lacking(assessment))
+    lacking = (UNRECORDED,) if is_unrecorded(assessment) else _lacking(assessment)
+    return (*assessment.notes, *lacking)
 
 
 def decide(

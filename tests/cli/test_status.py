@@ -160,6 +160,7 @@ def test_what_a_lost_state_takes_along_is_told_everywhere(
     for words in (("status",), ("show", "orders")):
         output = " ".join(lancestat(*words).stdout.split())
         assert "tate lacks what only it has of this table" in output
+        assert "the next run where their partials are stored, and else with --full" in output
     assert lancestat("status").exit_code == 0
     assert lancestat("run", "--full-refresh", "-s", "orders").exit_code == 0
     for words in (("plan",), ("run",), ("status",), ("show", "orders")):

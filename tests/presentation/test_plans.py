@@ -18,6 +18,7 @@ from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
     ReadFragments,
+    RecordStatistics,
     ReusePartials,
     Scan,
     TableStage,
@@ -147,6 +148,21 @@ def test_text_keeps_to_the_width_of_the_terminal() -> None:
 def test_markdown_of_an_unchanged_project_is_one_sentence() -> None:
     lines = as_markdown(plan(skip("a"), skip("b")), {}).splitlines()
     assert lines == ["### lancestat: shop, target dev", "", "Nothing to do. 2 nodes unchanged."]
+
+
+def test_a_plan_says_what_a_run_tidies_up_of_tables_that_are_skipped() -> None:
+    note = "the state lacks its record"
+    tidied = replace(skip("orders", (note,)), stages=(RecordStatistics(),))
+    idle = [skip(f"t{i}") for i in range(SKIPS_LISTED + 1)]
+    text = as_text(plan(tidied, *idle))
+    assert f"note: {note}" in text
+    assert "t3" not in text
+    assert text.splitlines()[-1] == "Reads no data. Tidies up the state of 1 unchanged table."
+    assert as_text(plan(refresh(), tidied)).splitlines()[-1].startswith("Reads 1 of")
+    markdown = as_markdown(plan(tidied, *idle), {})
+    assert f"- `orders`: {note}" in markdown
+    assert "Tidies up the state of 1 unchanged table. 13 nodes unchanged." in markdown
+    assert note in plan(tidied, *idle)._repr_html_()
 
 
 @pytest.mark.parametrize("hostile", ["a | b", "a\n\n# b", "<img src=x>", "[x](y)", "`x`", "*x*"])
