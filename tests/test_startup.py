@@ -18,8 +18,8 @@ from tests.joins.joined import vectors
 pytestmark = pytest.mark.whole
 
 HEAVY = frozenset(
-    {"datasketches", "faiss", "jinja2", "jsonschema", "lance", "numpy", "polars", "polars_hash",
-     "py4j", "pyarrow", "pyspark", "rich", "yaml"}
+    {"datasketches", "faiss", "jinja2", "jsonschema", "lance", "lance_namespace", "numpy", "polars",
+     "polars_hash", "py4j", "pyarrow", "pyspark", "rich", "yaml"}
 )  # fmt: skip
 YAML = frozenset({"jinja2", "jsonschema", "yaml"})
 LANCE = YAML | {"lance", "numpy", "pyarrow"}
@@ -90,6 +90,19 @@ def test_a_run_with_nothing_to_do_loads_no_kernel(shop: Path) -> None:
     (shop / "specs" / "s.yml").write_text("tables: [{name: l, uri: l.lance, columns: [id]}]\n")
     assert "polars" in loaded(COMMAND, ["run"], shop)
     assert loaded(COMMAND, ["run"], shop) & HEAVY <= LANCE
+
+
+@pytest.mark.parametrize("properties", ["", ", manifest_enabled: 'true'"])
+def test_tables_of_folders_are_found_without_the_library_of_catalogs(
+    shop: Path, properties: str
+) -> None:
+    (shop / "specs" / "s.yml").write_text("sources: [{catalog: lake}]\n")
+    catalog = f"{{lake: {{impl: dir, properties: {{root: '{shop}'{properties}}}}}}}"
+    project = f"name: shop\ntargets: {{dev: {{state: state, catalogs: {catalog}}}}}\n"
+    (shop / "lancestat_project.yml").write_text(project)
+    assert "lance_namespace" not in loaded(COMMAND, ["run"], shop)
+    assert loaded(COMMAND, ["run", "plan", "list", "status"], shop) & HEAVY <= LANCE
+    assert lance.dataset(str(shop / "l.lance")).version == 2
 
 
 @pytest.mark.parametrize("module", OF_WORKERS)

@@ -22,6 +22,7 @@ from lancestat.lake.catalogs import (
     EXPIRES,
     THREADS,
     CatalogClient,
+    Description,
     LimitError,
     client_of,
     expires_soon,
@@ -33,9 +34,6 @@ from lancestat.spec.catalog import Catalog, TableName
 
 if TYPE_CHECKING:
     from lance_namespace import DeclareTableResponse, DescribeTableResponse
-
-
-# No file system and no object store has longer paths.
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +201,7 @@ def _located(
     catalog: Catalog,
     table: TableName,
     base: Mapping[str, str],
-    described: DescribeTableResponse | DeclareTableResponse,
+    described: Description | DescribeTableResponse | DeclareTableResponse,
 ) -> LocatedTable:
     if not described.location:
         raise CatalogMisconfigured(

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import dataclass, fields
+from functools import cache, cached_property, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lancestat.errors import (
@@ -119,8 +120,38 @@ def _check_text(value: object, what: str, refused: re.Pattern[str] = _NUL) -> No
         raise AnswerError(f"{what} holds the control character {found[0]!r}")
 
 
+@dataclass(slots=True)
+class Description:
+    """Where a table is, and how it is opened: what is used of a catalog's own description."""
+
+    location: str | None
+    storage_options: Mapping[str, str] | None = None
+    managed_versioning: bool | None = None
+
+
+class _Folder:
+    """A directory catalog, asked by Lance itself: the models of lance_namespace, in which other
+    catalogs are asked and answer, take a second of a processor to import.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        from lance.lance import PyDirectoryNamespace  # type: ignore[attr-defined]
+
+        self._client: Any = PyDirectoryNamespace(session=None, context_provider=None, **properties)
+
+    def list_tables(self, request: Mapping[str, object]) -> SimpleNamespace:
+        return SimpleNamespace(**self._client.list_tables(request))
+
+    def list_namespaces(self, request: Mapping[str, object]) -> SimpleNamespace:
+        return SimpleNamespace(**self._client.list_namespaces(request))
+
+    def describe_table(self, request: Mapping[str, object]) -> Description:
+        answer = self._client.describe_table(request)
+        return Description(*(answer.get(field.name) for field in fields(Description)))
+
+
 T = TypeVar("T")
-R = TypeVar("R", "DescribeTableResponse", "DeclareTableResponse")
+R = TypeVar("R", "DescribeTableResponse", "DeclareTableResponse", Description)
 
 EXPIRES = "expires_at_millis"
 # How long before that Lance renews credentials in what it has opened, and we what is opened next.
@@ -232,16 +263,24 @@ class CatalogClient:
         self._listed: tuple[TableName, ...] = ()
         self._listed_until = 0.0
         self._places: dict[TableName, tuple[str, bool] | None] = {}
+        self._catalog = catalog
+        self._folder: _Folder | None = None
+        with self._explained(f"the catalog '{name}'"):
+            if is_plain:
+                self._folder = _answered(lambda: _Folder(catalog.properties))
+            else:
+                _ = self._inner
+
+    @cached_property
+    def _inner(self) -> LanceNamespace:
         import lance_namespace
 
-        with self._explained(f"the catalog '{name}'"):
-            self._inner: LanceNamespace = _answered(
-                lambda: lance_namespace.connect(catalog.impl, dict(catalog.properties))
-            )
+        properties = dict(self._catalog.properties)
+        return _answered(lambda: lance_namespace.connect(self._catalog.impl, properties))
 
     def __getattr__(self, name: str) -> Any:
         # Copies ask before there is any attribute.
-        if name.startswith("__") or name == "_inner":
+        if name.startswith("__") or name in ("_inner", "_catalog"):
             raise AttributeError(name)
         return getattr(self._inner, name)
 
@@ -252,7 +291,7 @@ class CatalogClient:
 
             request = DescribeTableRequest(**request)
         described: DescribeTableResponse = _repeated(lambda: self._inner.describe_table(request))
-        return self._with_options(described, request)
+        return self._with_options(described, request.id)
 
     def list_table_versions(self, request: Any) -> Any:
         """Answer as the catalog does; Lance asks for versions that a catalog owns."""
@@ -265,18 +304,31 @@ class CatalogClient:
         """Announce a commit; one that a failing catalog has taken on all the same is a conflict."""
         return _repeated(lambda: self._inner.create_table_version(request))
 
-    def describe(self, table: TableName) -> DescribeTableResponse:
+    def describe(self, table: TableName) -> Description | DescribeTableResponse:
         """Return the description of a table; LakeError where the catalog does not give it."""
-        from lance_namespace import DescribeTableRequest, DescribeTableResponse
-
         place = self._flat.get(table.identifier)
         if place is not None:
-            return DescribeTableResponse(location=place)
-        request = DescribeTableRequest(id=list(table.identifier), vend_credentials=True)
+            return Description(place)
         with self._explained(str(table), table):
-            return self.describe_table(request)
+            return self._described(table, with_credentials=True)
 
-    def declare(self, table: TableName) -> DeclareTableResponse | DescribeTableResponse:
+    def _described(
+        self, table: TableName, *, with_credentials: bool
+    ) -> Description | DescribeTableResponse:
+        folder, identifier = self._folder, list(table.identifier)
+        if folder is not None:
+            wanted = {"id": identifier, "vend_credentials": with_credentials}
+            described = _repeated(lambda: folder.describe_table(wanted))
+            return self._with_options(described, table.identifier)
+        from lance_namespace import DescribeTableRequest
+
+        return self.describe_table(
+            DescribeTableRequest(id=identifier, vend_credentials=with_credentials)
+        )
+
+    def declare(
+        self, table: TableName
+    ) -> Description | DeclareTableResponse | DescribeTableResponse:
         """Return the location of a table that is created unless it is there; LakeError as there."""
         from lance_namespace import DeclareTableRequest
 
@@ -289,12 +341,12 @@ class CatalogClient:
                     raise
                 # Another writer was first, or an answer of the catalog got lost.
                 return self.describe(table)
-            return self._with_options(declared, request)
+            return self._with_options(declared, table.identifier)
 
     def _explained(self, what: str, table: TableName | None = None) -> AbstractContextManager[None]:
         return explained(lambda error: self.failure(error, what, table))
 
-    def _with_options(self, answer: R, request: Any) -> R:
+    def _with_options(self, answer: R, identifier: Sequence[str] | None) -> R:
         check_description(answer)
         if not answer.storage_options:
             return answer
@@ -302,8 +354,8 @@ class CatalogClient:
         answer.storage_options = given
         with self._lock:
             self.secrets.update(given.values())
-            if request.id:
-                self.options[tuple(request.id)] = given
+            if identifier:
+                self.options[tuple(identifier)] = given
         return answer
 
     def tables(self) -> Iterator[TableName]:
@@ -354,15 +406,12 @@ class CatalogClient:
 
     def places(self, tables: Sequence[TableName]) -> Iterator[tuple[TableName, str, bool]]:
         """Yield the URIs of tables that may be described, and whether the catalog owns versions."""
-        from lance_namespace import DescribeTableRequest
-
         until = time.monotonic() + BOUNDS.locating_seconds
 
         def place_of(table: TableName) -> tuple[str, bool] | None:
-            request = DescribeTableRequest(id=list(table.identifier), vend_credentials=False)
             try:
                 require_time(until)
-                described = self.describe_table(request)
+                described = self._described(table, with_credentials=False)
             except BaseException as error:
                 if not is_error_or_panic(error):
                     raise
@@ -446,19 +495,13 @@ class CatalogClient:
         Reads all pages, or as many as hold `most` names, within `BOUNDS` or what is left of
         `listing`. Raises LimitError, AnswerError and whatever the catalog raises.
         """
-        from lance_namespace import ListNamespacesRequest, ListTablesRequest
-
-        inner: Any = self._inner
-        request, ask = {
-            "tables": (ListTablesRequest, inner.list_tables),
-            "namespaces": (ListNamespacesRequest, inner.list_namespaces),
-        }[kind]
+        page_of = self._pages(kind)
         listing = listing or _Listing()
         names: dict[str, None] = {}
         token, tokens = None, set[str]()
         while most is None or len(names) < most:
-            page = request(id=list(namespace), limit=self._page, page_token=token)
-            answer: Any = _repeated(partial(ask, page), listing)
+            page = {"id": list(namespace), "limit": self._page, "page_token": token}
+            answer: Any = _repeated(partial(page_of, page), listing)
             more = names_in(answer, kind)
             listing.take(len(more))
             names |= dict.fromkeys(more)
@@ -471,6 +514,19 @@ class CatalogClient:
             if len(tokens) >= BOUNDS.pages:
                 raise LimitError(f"its list of {kind} has more than {count(BOUNDS.pages)} pages")
         return sorted(names)
+
+    def _pages(self, kind: str) -> Callable[[dict[str, Any]], Any]:
+        """Return what asks for a page of the `tables` or `namespaces` of a namespace."""
+        method = f"list_{kind}"
+        if self._folder is not None:
+            ask: Callable[[dict[str, Any]], Any] = getattr(self._folder, method)
+            return ask
+        import lance_namespace
+
+        inner = getattr(self._inner, method)
+        models = {"tables": "ListTablesRequest", "namespaces": "ListNamespacesRequest"}
+        model = getattr(lance_namespace, models[kind])
+        return lambda page: inner(model(**page))
 
 
 _SILENT = (Cause.CATALOG, Cause.UNREACHABLE)
