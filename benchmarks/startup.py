@@ -4,6 +4,8 @@
     python benchmarks/startup.py --tiny         # a smoke run at scale 0.001
     python benchmarks/startup.py --data FOLDER  # with a lineitem.parquet at hand
 
+Then a table of many small fragments, in threads of the process and on Spark.
+
 The processes take turns, so that other work on the machine meets all of them; medians are printed,
 with the fastest and the slowest. Spark starts with the archive of `lancestat debug --warm-up` where
 there is one. Then the phases of the runs, in a process that takes its own times.
@@ -31,9 +33,12 @@ default_target: dev
 targets:
   dev: {{state: state/dev, spark: {{master: "local[{cores}]"}}}}
   spark: {{state: state/spark, spark: {{master: "local[{cores}]", min_bytes: 0}}}}
+  process: {{state: state/process, spark: {{master: "local[{cores}]", min_bytes: 1TB}}}}
 """
 APPENDED_ROWS = 600
 FRAGMENTS = 16
+# Fragments of so many rows; with 16 columns each.
+SMALL_FRAGMENTS, SMALL_ROWS = {False: 10_000, True: 20}, 50
 PLAIN = """
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local[CORES]").config("spark.ui.enabled", "false")
@@ -96,10 +101,8 @@ def main() -> None:
                 change(folder)
                 seconds[title].append(process(command, folder).seconds)
         for title, times in seconds.items():
-            print(
-                f"{title:<28} {statistics.median(times):8.2f} s   "
-                f"({min(times):.2f} to {max(times):.2f})"
-            )
+            show(title, times)
+        small_fragments(folder, runs, is_tiny=arguments.tiny)
         print(f"\nclass archive: {'yes' if find_archive(find_java()) else 'none'}")
         for title in list(turns)[3:4] if arguments.tiny else list(turns)[3:]:
             turns[title][0](folder)
@@ -113,6 +116,28 @@ def prepare(folder: Path, parquet: Path, cores: int) -> None:
     (folder / "specs").mkdir()
     (folder / "specs" / "t.yml").write_text("tables: [{name: lineitem, uri: lineitem.lance}]")
     forget(folder)
+
+
+def show(title: str, seconds: list[float]) -> None:
+    """Print the median, the fastest and the slowest."""
+    spread = f"({min(seconds):.2f} to {max(seconds):.2f})"
+    print(f"{title:<28} {statistics.median(seconds):8.2f} s   {spread}")
+
+
+def small_fragments(folder: Path, runs: int, *, is_tiny: bool) -> None:
+    """Print what a first run over many small fragments takes in its process, and on Spark."""
+    fragments = SMALL_FRAGMENTS[is_tiny]
+    rows = lance.dataset(str(folder / "first.lance")).head(fragments * SMALL_ROWS)
+    lance.write_dataset(rows, str(folder / "small.lance"), max_rows_per_file=SMALL_ROWS)
+    specs = folder / "specs" / "t.yml"
+    declared = specs.read_text()
+    specs.write_text("tables: [{name: small, uri: small.lance, publish: none}]")
+    print(f"\n{fragments:,} fragments of {SMALL_ROWS} rows")
+    run = [LANCESTAT, "run", "--full-refresh", "--target"]
+    # A smoke run starts Spark above.
+    for target in ("process",) if is_tiny else ("process", "spark"):
+        show(target, [process([*run, target], folder).seconds for _ in range(runs)])
+    specs.write_text(declared)
 
 
 def keep(folder: Path) -> None:

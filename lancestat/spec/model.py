@@ -194,7 +194,8 @@ class Target:
     spark_min_bytes: int = key(
         SIZE,
         "If less than this of a table is to be read, the master is local and no session is "
-        "running, the table is analyzed in lancestat's own process. 0: always on Spark.",
+        "running, the table is analyzed in lancestat's own process. Of more than 100,000 columns "
+        "of fragments each counts as 40 kB. 0: always on Spark.",
         "spark",
         "min_bytes",
         default=4_000_000_000,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -55,6 +55,10 @@ _RECORDED_AGAIN = (
     "gets it from stored partials"
 )
 _KEYS_LISTED = 5
+# A process has one interpreter of Python, which works as long on a partial, whatever its rows, as
+# on reading so many bytes: benchmarks/startup.py. Of fewer partials that is soon done.
+_BYTES_A_PARTIAL = 40_000
+_FEW_PARTIALS = 100_000
 _UNREADABLE = (
     GuardReason.UNKNOWN_FORMAT,
     GuardReason.INCOMPLETE,
@@ -214,6 +218,15 @@ def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
     return (STATE_LACKS,) if is_lacking else ()
 
 
+def work_of(scans: Sequence[Scan]) -> int:
+    """Return the bytes that take as long to analyze in one process as these scans."""
+    size, partials = 0, 0
+    for scan in scans:
+        size += scan.size_bytes
+        partials += len(scan.fields)
+    return size if partials <= _FEW_PARTIALS else max(size, partials * _BYTES_A_PARTIAL)
+
+
 def _make(
     assessment: TableAssessment,
     changes: TableChanges,
@@ -222,8 +235,7 @@ def _make(
     in_process_bytes: int,
 ) -> TableAction:
     scans = _scans(assessment, coverage)
-    is_little = sum(scan.size_bytes for scan in scans) < in_process_bytes
-    runs_on = RunsOn.PROCESS if is_little else RunsOn.SPARK
+    runs_on = RunsOn.PROCESS if work_of(scans) < in_process_bytes else RunsOn.SPARK
     nothing_usable = assessment.record is None and not (coverage.reuse or coverage.carries)
     first = nothing_usable and assessment.finding.reason is not GuardReason.CURRENT
     stages: tuple[TableStage, ...] = (

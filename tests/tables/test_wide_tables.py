@@ -13,7 +13,9 @@ import pytest
 from lancestat.spark import fragment_reader
 from lancestat.spec.model import CommonValues
 from lancestat.tables import analyze
+from lancestat.tables.action import Scan
 from lancestat.tables.analyze import most_divisions
+from lancestat.tables.planner import work_of
 from lancestat.tables.statistics import kernel
 from lancestat.tables.statistics.kernel import Request
 from lancestat.tables.statistics.partial import ColumnPartial
@@ -119,6 +121,23 @@ def test_few_columns_are_read_together(
     assert World(tmp_path / "few.lance").run().status == "success"
     assert {names for names, _ in batches} == {frozenset(few.column_names)}
     assert sum(rows for _, rows in batches) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("fragments", "bytes_each", "work"),
+    [
+        (4_000, 10_000, 40_000_000),
+        (4_001, 10_000, 4_001 * 25 * 40_000),
+        (4_001, 2_000_000, 8_002_000_000),
+    ],
+)
+def test_very_many_partials_are_more_work_than_their_bytes(
+    fragments: int, bytes_each: int, work: int
+) -> None:
+    """As in the docs: of more than 100,000 columns of fragments each counts as 40 kB."""
+    columns = frozenset(f"{n}:bigint" for n in range(25))
+    scans = [Scan(n, b"", columns, 50, bytes_each) for n in range(fragments)]
+    assert work_of(scans) == work
 
 
 def test_small_fragments_of_long_strings_are_read_some_columns_at_a_time(
