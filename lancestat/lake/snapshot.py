@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache, cached_property, lru_cache, wraps
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -577,6 +577,18 @@ def take_rows(
     with ThreadPoolExecutor(_TAKE_THREADS) as threads:
         taken = pa.concat_tables(threads.map(take, parts))
     return taken.take(np.argsort(np.concatenate(parts)))
+
+
+def can_be_united(fields: Sequence[pa.Field]) -> bool:
+    """Whether Arrow puts rows of several fragments together: not where dictionaries are nested.
+
+    Blobs do not count either: scans describe them in one way or the other.
+    """
+    import pyarrow as pa
+
+    nested = (inner for outer in fields for inner in islice(_within([outer]), 1, None))
+    has_dictionary = any(pa.types.is_dictionary(field.type) for field in nested)
+    return not has_dictionary and not any(map(_is_blob, _within(fields)))
 
 
 def _within(fields: Iterable[pa.Field]) -> Iterator[pa.Field]:

@@ -16,7 +16,15 @@ from lancestat.errors import DatasetDamaged, UnsupportedDataset
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.fingerprint import fixed_width
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
-from lancestat.lake.snapshot import Pin, RowRange, count_rows, is_readable_name, pin_of
+from lancestat.lake.snapshot import (
+    Pin,
+    RowRange,
+    ScanPartition,
+    can_be_united,
+    count_rows,
+    is_readable_name,
+    pin_of,
+)
 
 METADATA_CACHE_BYTES = 32 << 20
 # Pages of an index that filters are looked up in; analyses use none.
@@ -105,6 +113,43 @@ def read_range(
         else:
             batches = _in_batches(fragment, columns, batch_rows, rows.offset, most)
     return _named(batches, dataset, f"fragment {rows.fragment_id}", storage_options)
+
+
+def read_ranges(
+    dataset: lance.LanceDataset,
+    ranges: ScanPartition,
+    columns: tuple[str, ...],
+    storage_options: Mapping[str, str],
+    *,
+    filter: str | None = None,
+    limit: int | None = None,
+) -> Iterator[tuple[ScanPartition, pa.RecordBatch]]:
+    """Yield the rows of ranges as `read_range` does, each batch with the ranges that it is of.
+
+    One scan reads many small fragments, of which a scan for each would take ten times as long.
+    Rows are `limit` at most; where only their number is wanted, it may be larger.
+    """
+    small = _SmallFragments(dataset, columns, filter) if len(ranges) > 1 else None
+    at, most, left = 0, 1, limit
+    while at < len(ranges) and left != 0:
+        together = small.first_of(ranges[at : at + most]) if small else ranges
+        if small and len(together) > 1:
+            what = f"fragments {together[0].fragment_id} to {together[-1].fragment_id}"
+            batches = _named(small.batches(together, left), dataset, what, storage_options)
+        else:
+            batches = read_range(
+                dataset, together[0], columns, storage_options, filter=filter, limit=left
+            )
+        for batch in batches:
+            if small:
+                small.has_seen(batch)
+            if left is not None and columns:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            yield together, batch
+            if left == 0:
+                return
+        at, most = at + len(together), min(4 * most, _MOST_TOGETHER)
 
 
 def read_fragments(
@@ -336,6 +381,85 @@ def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArr
     addresses: NDArray[np.int64] = table.column(_ADDRESS).to_numpy().astype(np.int64)
     # A scan by way of a scalar index may come in the index's order.
     return np.sort(addresses & ROW_OF_ADDRESS)
+
+
+# Of fragments that are read together, and how many are: to begin a scan of another takes as long as
+# reading one or two megabytes.
+SMALL_ROWS = 8_192
+SMALL_BYTES = 1 << 20
+_MOST_TOGETHER = 1_024
+
+
+class _SmallFragments:
+    """Reads small fragments by one scan."""
+
+    def __init__(
+        self, dataset: lance.LanceDataset, columns: tuple[str, ...], filter: str | None
+    ) -> None:
+        self._dataset, self._columns, self._filter = dataset, columns, filter
+        fields = {field.name: field for field in dataset.schema}
+        read = [fields[name] for name in columns if name in fields]
+        widths = [fixed_width(field.type) for field in read]
+        # Lance's own columns, such as the offset of a row, are in no schema.
+        is_known = len(read) == len(columns) and can_be_united(read)
+        self._can_be_read = is_known if columns else filter is not None
+        self._width = sum(width or 0 for width in widths)
+        self._is_variable = None in widths
+        self._width_on_disk = sum(fixed_width(field.type) or 0 for field in fields.values())
+        self._has_dictionaries = any(pa.types.is_dictionary(field.type) for field in read)
+
+    def first_of(self, ranges: ScanPartition) -> ScanPartition:
+        """Return the first ranges that are read together; one where that is not small."""
+        if not self._can_be_read or len(ranges) == 1:
+            return ranges[:1]
+        rows = 0
+        for place, range in enumerate(ranges):
+            fragment = _fragment(self._dataset, range.fragment_id)
+            rows += fragment.physical_rows
+            if rows > LARGEST_WINDOW or not self._is_small(fragment, range):
+                return ranges[: max(1, place)]
+        return ranges
+
+    def batches(self, together: ScanPartition, limit: int | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of fragments, or their number."""
+        scanner = self._dataset.scanner(
+            fragments=[_fragment(self._dataset, range.fragment_id) for range in together],
+            columns=list(self._columns),
+            filter=self._filter,
+            limit=limit if self._filter is None else None,
+            batch_size=SMALL_ROWS,
+            with_row_id=not self._columns,
+            late_materialization=False,
+            # Matches of an index come in batches of several fragments, whose dictionaries differ.
+            use_scalar_index=not self._has_dictionaries,
+            **SCAN_OPTIONS,
+        )
+        if not self._columns:
+            yield from _counted(scanner.count_rows)
+        else:
+            batches = scanner.to_batches()
+            yield from _joined(map(decoded, batches) if self._has_dictionaries else batches)
+
+    def has_seen(self, batch: pa.RecordBatch) -> None:
+        """Take note of how wide rows are."""
+        if self._columns and batch.num_rows:
+            self._width = batch.nbytes // batch.num_rows
+
+    def _is_small(self, fragment: lance.LanceFragment, range: RowRange) -> bool:
+        """Whether a range is a small fragment as a whole."""
+        rows = fragment.physical_rows
+        if rows > SMALL_ROWS or range.offset:
+            return False
+        if range.count is not None and range.count < (
+            rows if self._filter else fragment.count_rows()
+        ):
+            return False
+        size = rows * self._width
+        if self._is_variable:
+            # Other columns take about what they have in memory: vectors are hardly compressed.
+            on_disk = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
+            size = max(size, on_disk - rows * self._width_on_disk)
+        return size <= SMALL_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from lancestat.spark.fragment_reader import (
     physical_offsets,
     pinned_dataset,
     read_range,
+    read_ranges,
 )
 
 if TYPE_CHECKING:
@@ -599,8 +600,8 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
         yield from map(decoded, read_selected(side, side.selection, rows, columns))
         return
     dataset = pinned_dataset(side.pin, side.storage_options)
-    for part in side.ranges(rows):
-        yield from map(decoded, read_range(dataset, part, columns, side.storage_options))
+    pieces = read_ranges(dataset, tuple(side.ranges(rows)), columns, side.storage_options)
+    yield from (decoded(batch) for _, batch in pieces)
 
 
 def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -265,27 +266,26 @@ def read_part(
         LakeError: what cannot be read, and why.
         ValueOutOfRange: a value that Spark's type cannot hold.
     """
-    from lancestat.spark.fragment_reader import pinned_dataset, read_range
+    from lancestat.spark.fragment_reader import pinned_dataset, read_ranges
 
     dataset = pinned_dataset(scan.pin, storage_options)
-    left = scan.limit
-    for rows in part:
-        if left is not None and left <= 0:
-            return
-        for batch in read_range(
-            dataset, rows, scan.columns, storage_options, filter=scan.filter, limit=left
-        ):
-            if left is not None and scan.columns:
-                batch = batch.slice(0, left)
-                left -= batch.num_rows
-            try:
-                converted = for_spark(batch, narrow_decimals=scan.narrow_decimals)
-            except OverflowError as error:
-                where = (
-                    f"fragment {rows.fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
-                )
-                reason = redact_line(str(error), secret_values(storage_options))
-                raise ValueOutOfRange(f"{where}: {reason}") from None
-            yield converted
-            if left == 0:
-                return
+
+    def read(ranges: ScanPartition) -> Iterator[tuple[ScanPartition, pa.RecordBatch]]:
+        return read_ranges(
+            dataset, ranges, scan.columns, storage_options, filter=scan.filter, limit=scan.limit
+        )
+
+    for ranges, batch in read(part):
+        try:
+            converted = for_spark(batch, narrow_decimals=scan.narrow_decimals)
+        except OverflowError as error:
+            if len(ranges) > 1:
+                # The fragment is named where it is read by itself.
+                for rows in ranges:
+                    deque(read_part(scan, (rows,), storage_options), maxlen=0)
+            where = (
+                f"fragment {ranges[0].fragment_id} of {scan.pin.uri} at version {scan.pin.version}"
+            )
+            reason = redact_line(str(error), secret_values(storage_options))
+            raise ValueOutOfRange(f"{where}: {reason}") from None
+        yield converted

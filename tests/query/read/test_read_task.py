@@ -91,6 +91,15 @@ def test_a_value_that_spark_cannot_hold_names_its_column_and_fragment(tmp_path: 
     assert bad.value.code == "LS514"
 
 
+def test_of_fragments_that_are_read_together_the_one_is_named(tmp_path: Path) -> None:
+    for value in [*range(7), 2**64 - 1, 8]:
+        rows = pa.table({"u": pa.array([value], pa.uint64())})
+        lance.write_dataset(rows, tmp_path / "t.lance", mode="append")
+    scan = QueryScan(pinned(tmp_path / "t.lance"), ("u",))
+    with pytest.raises(RunError, match=r"fragment 7 of .* at version 9: column 'u': 1844"):
+        ids(scan, tuple(map(RowRange, range(9))))
+
+
 def requests(*texts: str) -> Iterator[pa.RecordBatch]:
     for text in texts:
         yield pa.RecordBatch.from_arrays([pa.array([text.encode()])], ["value"])

@@ -1,0 +1,149 @@
+"""Small fragments that are read by one scan, compared with Lance's own reading of the table."""
+
+from __future__ import annotations
+
+import random
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.lake.snapshot import RowRange
+from lancestat.spark.fragment_reader import (
+    SMALL_ROWS,
+    decoded,
+    pinned_dataset,
+    read_range,
+    read_ranges,
+)
+from tests.pins import pinned
+
+COLUMNS = ("s", "id", "kind", "part", "blob")
+PLAIN = COLUMNS[:3]
+
+
+def rows_of(first: int, last: int) -> pa.Table:
+    """Rows of which each fragment has a dictionary of its own, also inside of a struct."""
+    ids, each = range(first, last), 7 if last - first < 100 else 100
+    kinds = pa.array(
+        [None if n % 11 == 3 else f"k{n // each}" for n in ids], pa.string()
+    ).dictionary_encode()
+    inner = pa.array([f"p{n % 5}" for n in ids]).dictionary_encode()
+    blobs = pa.array([b"b" * (n % 3) for n in ids], pa.large_binary())
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "s": pa.array([None if n % 7 == 0 else f"value {n}" for n in ids], pa.string()),
+        "kind": kinds.cast(pa.dictionary(pa.int8(), pa.string())),
+        "part": pa.StructArray.from_arrays([inner], ["name"]),
+        "blob": blobs,
+    }
+    made = pa.table(columns)
+    field = made.schema.field("blob").with_metadata({"lance-encoding:blob": "true"})
+    return made.set_column(4, field, made["blob"])
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["", "stable row ids"])
+def uri(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> str:
+    """120 fragments, some with deleted rows and one of them large, with an index on `id`."""
+    uri = str(tmp_path_factory.mktemp("small") / "t.lance")
+    chosen = random.Random(5)
+    sizes = [chosen.randint(1, 40) for _ in range(120)]
+    sizes[70] = SMALL_ROWS + 1
+    for first, last in pairwise(accumulate(sizes, initial=0)):
+        lance.write_dataset(
+            rows_of(first, last), uri, mode="append", enable_stable_row_ids=request.param
+        )
+    dataset = lance.dataset(uri)
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.delete("id % 13 = 4 or (id > 300 and id < 420)")
+    return uri
+
+
+def read(
+    uri: str, columns: tuple[str, ...], **options: Any
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """The rows, and how many fragments each batch is of."""
+    dataset = pinned_dataset(pinned(uri), {})
+    ranges = tuple(RowRange(fragment.fragment_id) for fragment in dataset.get_fragments())
+    pieces = list(read_ranges(dataset, ranges, columns, {}, **options))
+    rows = [row for _, batch in pieces for row in decoded(batch).to_pylist()]
+    return rows, [len(together) for together, _ in pieces]
+
+
+def expected(uri: str, columns: tuple[str, ...], filter: str | None) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for fragment in lance.dataset(uri).get_fragments():
+        options = {"filter": filter, "use_scalar_index": False, "blob_handling": "all_binary"}
+        read = fragment.scanner(columns=list(columns), **options).to_batches()
+        rows += (row for batch in read for row in batch.to_pylist())
+    return rows
+
+
+FILTERS = [
+    None,
+    "id % 3 = 1",
+    "id = 250",
+    "id in (5, 2000, 9000)",
+    "kind = 'k3'",
+    "s is null",
+    "id >= 5",
+]
+
+
+@pytest.mark.parametrize("filter", [*FILTERS, "id < 0"])
+@pytest.mark.parametrize("columns", [PLAIN, ("id",), ("kind",), COLUMNS, ("part",), ("blob",)])
+def test_rows_are_those_of_a_scan_of_the_table(
+    uri: str, columns: tuple[str, ...], filter: str | None
+) -> None:
+    rows, together = read(uri, columns, filter=filter)
+    assert rows == expected(uri, columns, filter)
+    is_united = set(columns) <= set(PLAIN)
+    if len(rows) > 1_000:
+        assert (max(together) > 20) == is_united
+        assert 1 in together, "the large fragment is read by itself"
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_rows_are_counted_together(uri: str, filter: str | None) -> None:
+    counts, together = read(uri, (), filter=filter)
+    assert sum(count for row in counts for count in row.values()) == len(
+        expected(uri, ("id",), filter)
+    )
+    assert filter is None or len(rows := together) < 40, rows
+
+
+@pytest.mark.parametrize("filter", [None, "id % 3 = 1"])
+@pytest.mark.parametrize("limit", [1, 30, 700])
+def test_no_more_rows_are_read_than_asked_for(uri: str, limit: int, filter: str | None) -> None:
+    rows, _ = read(uri, PLAIN, filter=filter, limit=limit)
+    assert rows == expected(uri, PLAIN, filter)[:limit]
+
+
+@pytest.mark.parametrize("filter", [None, "id >= 0"])
+def test_ranges_within_fragments_keep_their_bounds(uri: str, filter: str | None) -> None:
+    dataset = pinned_dataset(pinned(uri), {})
+    whole = tuple(RowRange(number) for number in range(12))
+    rows = dataset.get_fragment(3).count_rows()
+    parts = (*whole[:3], RowRange(3, 0, rows), RowRange(4, 1), *whole[5:9], RowRange(9, 0, 1))
+    alone = [
+        row
+        for part in parts
+        for batch in read_range(dataset, part, ("id",), {}, filter=filter)
+        for row in batch["id"].to_pylist()
+    ]
+    pieces = read_ranges(dataset, parts, ("id",), {}, filter=filter)
+    assert [row for _, batch in pieces for row in batch["id"].to_pylist()] == alone
+
+
+def test_fragments_of_wide_rows_are_read_one_by_one(tmp_path: Path) -> None:
+    """Also where only what was read tells that they are wide, as of strings that compress."""
+    for first in range(0, 1_200, 200):
+        text = ["x" * 10_000] * 200
+        rows = pa.table({"id": range(first, first + 200), "text": text})
+        lance.write_dataset(rows, str(tmp_path / "t.lance"), mode="append")
+    rows, together = read(str(tmp_path / "t.lance"), ("id", "text"))
+    assert [row["id"] for row in rows] == list(range(1_200))
+    assert set(together) == {1}
