@@ -450,11 +450,11 @@ class _SmallFragments:
         rows = fragment.physical_rows
         if rows > SMALL_ROWS or range.offset:
             return False
-        if range.count is not None and range.count < (
-            rows if self._filter else fragment.count_rows()
-        ):
-            return False
-        size = rows * self._width
+        if range.count is not None:
+            all_rows = rows if self._filter else count_rows(fragment)
+            if range.count < all_rows:
+                return False
+        size: float = rows * self._width
         if self._is_variable:
             # Other columns take about what they have in memory: vectors are hardly compressed.
             on_disk = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
