@@ -16,7 +16,7 @@ from lancestat.errors import DatasetDamaged, UnsupportedDataset
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.fingerprint import fixed_width
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
-from lancestat.lake.snapshot import Pin, RowRange, count_rows, is_readable_name, pin_of
+from lancestat.lake.snapshot import Pin, RowRange, count_rows, is_blob, is_readable_name, pin_of
 
 METADATA_CACHE_BYTES = 32 << 20
 # Pages of an index that filters are looked up in; analyses use none.
@@ -177,7 +177,10 @@ def decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def decoded_field(field: pa.Field) -> pa.Field:
-    """Return a column as `decoded` has it."""
+    """Return a column as `decoded` has it, where blobs were read as their bytes."""
+    if is_blob(field):
+        # As others are: as a blob it would be written to a file of its own.
+        return pa.field(field.name, pa.large_binary(), field.nullable)
     is_dictionary = pa.types.is_dictionary(field.type)
     return field.with_type(field.type.value_type) if is_dictionary else field
 
