@@ -182,7 +182,7 @@ class Project:
             self.spec,
             select,
             exclude,
-            states=lambda: graph.node_states(self.spec, self.state.digests()),
+            states=lambda: graph.node_states(self.spec, self.state.digests(self.spec.target.name)),
         )
 
     def manifest(self) -> dict[str, Any]:

@@ -63,7 +63,7 @@ from lancestat.spec.model import (
 )
 from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
-from lancestat.state.values import canonical_uri
+from lancestat.state.values import canonical_uri, result_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,7 +149,7 @@ class JoinObserver:
                 return None
         owner = owner_prefix(canonical_uri(self.observed.spec.target.state))
         kind = JOINED if join.stands_for is None else PAIRED
-        return neighbours_key(owner, kind, join.name)
+        return neighbours_key(owner, kind, result_identity(join.kind.value, join.output_uri))
 
     def _neighbours(self, record: JoinRecord | None) -> NeighboursManifest | None:
         """Return what is kept of the last result; a run looks again."""

@@ -10,7 +10,7 @@ from lancestat import codec
 from lancestat.codec import Instant
 from lancestat.formats import StringEnum
 from lancestat.spec.model import NodeKind
-from lancestat.state.values import StoredRecord, node_identity
+from lancestat.state.values import StoredRecord, result_identity
 
 Rows = TypeVar("Rows", bound="int | None", covariant=True)
 
@@ -176,9 +176,9 @@ class JoinRecord:
     groups: JoinGroups | None = None
     neighbours: tuple[str, ...] = ()
 
-    def stored(self) -> StoredRecord:
+    def stored(self, output_uri: str) -> StoredRecord:
         members = codec.flattened(codec.builtins(self), *JOIN_MEASURES)
-        key = node_identity(NodeKind.KNN_JOIN.value, self.node)
+        key = result_identity(NodeKind.KNN_JOIN.value, output_uri)
         return key, codec.encode(members, separators=(",", ":"))
 
     def history_figures(self) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from lancestat.review.evidence import Evidence
 from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote, declared_risks
 from lancestat.runs.node import read_uris
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, node_digest
-from lancestat.state.values import canonical_uri, node_identity
+from lancestat.state.values import canonical_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class ResultChange(ABC):
 
     def _is_known(self, evidence: Evidence) -> bool:
         """Whether the last run made the result of this very declaration."""
-        kind = self.new.kind.value
-        record: Any = evidence.records.get(kind, {}).get(node_identity(kind, self.new.name))
-        return record is not None and bool(record.digest == node_digest(self.new))
+        records: Mapping[str, Any] = evidence.records.get(self.new.kind.value, {})
+        digest = node_digest(self.new)
+        return any(record.digest == digest for record in records.values())
 
     def _meaning(self) -> Iterator[RiskNote]:
         risk = Risk.JOIN_MEANING_CHANGED

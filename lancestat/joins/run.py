@@ -221,7 +221,7 @@ class JoinRunner(NodeRunner):
         versions = {pin.uri: pin.version for pin in pins}
         record = self._join_record(done, outcome)
         found = record.history_figures()
-        return NodeEnded(result, record.stored(), found, versions=versions)
+        return NodeEnded(result, record.stored(done.work.output_uri), found, versions=versions)
 
     def _with_place(self, action: JoinAction) -> JoinAction:
         """The action with the location of its result, which a catalog chooses for a new table."""

@@ -542,8 +542,9 @@ def take_rows(
 
     `LanceDataset.take` goes through the deleted rows of a fragment several times for each position
     in it, where they are few enough for their deletion file to list them. `LanceFragment.take` does
-    so once, and so fragments with deleted rows are read by themselves. But it wants columns, and
-    gives the bytes of blobs where scans describe them; and Arrow cannot unite all dictionaries.
+    so once, and so fragments with deleted rows are read by themselves. But it wants columns, knows
+    none of Lance's own, such as addresses, and gives the bytes of blobs where scans describe them;
+    and Arrow cannot unite all dictionaries.
     """
     import numpy as np
     import pyarrow as pa
@@ -551,7 +552,8 @@ def take_rows(
     names = None if columns is None else list(columns)
     wanted = np.asarray(positions, np.int64)
     fields = list(_within(f for f in dataset.schema if names is None or f.name in names))
-    are_scanned_alike = bool(fields) and not any(map(_is_blob, fields))
+    are_scanned_alike = bool(fields) and not any(map(is_blob, fields))
+    are_scanned_alike &= names is None or set(names) <= set(dataset.schema.names)
     if not (are_scanned_alike and dataset.stats.dataset_stats()["num_deleted_rows"]):
         return dataset.take(wanted.tolist(), columns=names)
     fragments = dataset.get_fragments()
@@ -588,7 +590,7 @@ def can_be_united(fields: Sequence[pa.Field]) -> bool:
 
     nested = (inner for outer in fields for inner in islice(_within([outer]), 1, None))
     has_dictionary = any(pa.types.is_dictionary(field.type) for field in nested)
-    return not has_dictionary and not any(map(_is_blob, _within(fields)))
+    return not has_dictionary and not any(map(is_blob, _within(fields)))
 
 
 def _within(fields: Iterable[pa.Field]) -> Iterator[pa.Field]:
@@ -598,6 +600,7 @@ def _within(fields: Iterable[pa.Field]) -> Iterator[pa.Field]:
         yield from _within(field.type.field(place) for place in range(field.type.num_fields))
 
 
-def _is_blob(field: pa.Field) -> bool:
+def is_blob(field: pa.Field) -> bool:
+    """Whether a column of a dataset's schema has blobs, of any storage format."""
     is_marked = (field.metadata or {}).get(b"lance-encoding:blob") == b"true"
     return is_marked or getattr(field.type, "extension_name", None) == BLOB

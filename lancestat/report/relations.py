@@ -86,9 +86,11 @@ def _common_values(
     wanted = assessment.spec.common_values
     if wanted is None or not wanted.show:
         return
-    for key, columns in assessment.wanted.items():
-        if not partial_key(key).common_values:
-            continue
+    listed = [
+        columns for key, columns in assessment.wanted.items() if partial_key(key).common_values
+    ]
+    fragments.load(columns[0] for columns in listed if len(columns) == 1)
+    for columns in listed:
         is_one = len(columns) == 1
         partial = (
             fragments.partial(columns[0]) if is_one else fragments.group_partial(frozenset(columns))

@@ -299,6 +299,7 @@ class TableReporter(Reporter):
             if uses_groups or table.expect or (self.with_histograms and table.histogram):
                 own = names.setdefault(table.name, set())
                 own.update(*(each.check.columns for each in table.expect))
+                own.update(self._with_common_values(table))
             for reference in (*table.references, *referred(table.expect)):
                 own.update(reference.columns)
                 names.setdefault(reference.table, set()).update(reference.to)
@@ -309,6 +310,13 @@ class TableReporter(Reporter):
             if isinstance(snapshot, Snapshot):
                 judged[table_identity(snapshot.uri)] = snapshot, columns
         return judged
+
+    def _with_common_values(self, table: Table) -> Iterator[str]:
+        """Yield the columns whose common values may be shown."""
+        common, snapshot = table.common_values, self.observed.snapshots.get(table.uri)
+        if common is not None and common.show and isinstance(snapshot, Snapshot):
+            fields = (field.name for field in snapshot.fields)
+            yield from fields if common.columns is None else common.columns
 
     def _groups(self, assessment: TableAssessment) -> FragmentStatistics:
         known = self.groups.get(assessment.identity)

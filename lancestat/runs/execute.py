@@ -254,7 +254,7 @@ class RunRecorder:
         actions = plan.actions
         if any(action.verb != "skip" or action.stages for action in actions):
             return False
-        known = self.state.digests()
+        known = self.state.digests(plan.target)
         if any(known.get(action.node) != self.digests[action.node] for action in actions):
             return False
         # The failure of a node stays its newest outcome until a later run records another.

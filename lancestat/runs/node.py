@@ -19,7 +19,7 @@ from lancestat.runs.actions import Action, NodeFigures
 from lancestat.runs.result import NodeResult
 from lancestat.spec.model import Node, ProjectSpec, Target
 from lancestat.state.store import StateReader
-from lancestat.state.values import StoredRecord, node_identity
+from lancestat.state.values import StoredRecord, result_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ class Observed:
     def record_of(self, node: Node) -> Any:
         """Return the record of a node of a kind with the default `record_key`, None without one."""
         kind = node.kind.value
-        return self.records[kind].get(node_identity(kind, node.name))
+        return self.records[kind].get(result_identity(kind, node.dataset_uri))
 
 
 class NodePlanner(Protocol[N_contra]):
@@ -129,8 +129,11 @@ class NodeType(Protocol[N_contra]):
         return named_uris(spec, node.refs, node.input_uris)
 
     def record_key(self, node: N_contra) -> str:
-        """Return the key of a node's record in the state."""
-        return node_identity(node.kind.value, node.name)
+        """Return the key of a node's record in the state: targets may give one node many results.
+
+        Tables of catalogs are located in the node.
+        """
+        return result_identity(node.kind.value, node.dataset_uri)
 
     def decode_record(self, stored: str) -> NodeRecord:
         """Return the record of its stored form; raises ValueError on anything else."""

@@ -22,6 +22,7 @@ from lancestat.lake.snapshot import (
     ScanPartition,
     can_be_united,
     count_rows,
+    is_blob,
     is_readable_name,
     pin_of,
 )
@@ -222,7 +223,10 @@ def decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def decoded_field(field: pa.Field) -> pa.Field:
-    """Return a column as `decoded` has it."""
+    """Return a column as `decoded` has it, where blobs were read as their bytes."""
+    if is_blob(field):
+        # As others are: as a blob it would be written to a file of its own.
+        return pa.field(field.name, pa.large_binary(), field.nullable)
     is_dictionary = pa.types.is_dictionary(field.type)
     return field.with_type(field.type.value_type) if is_dictionary else field
 

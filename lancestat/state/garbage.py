@@ -11,6 +11,7 @@ from lancestat.formats import count
 from lancestat.state.proofs import remove_proofs
 from lancestat.state.retention import compact, drop_rows
 from lancestat.state.stored_table import DatasetLocation, Kind, StoredTable
+from lancestat.state.values import is_result
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -73,10 +74,12 @@ def collect_state_garbage(
 ) -> GarbageReport:
     """Remove what the state holds of tables that are not `declared`, and superseded datasets.
 
-    `declared` are the identities of all declared tables and joins. Of a `target`, what nodes
-    recorded without a table goes too, unless they are in `nodes`, the names of all its nodes and
-    sources.
+    `declared` are the identities of all declared tables and results. With a `target`, results that
+    others have recorded stay. What its nodes recorded without a table goes too, unless they are in
+    `nodes`, the names of all its nodes and sources.
     """
+    if target is not None:
+        declared |= _results_of_others(state, target)
     undeclared = [
         (stored, *_undeclared(stored, declared, target, nodes)) for stored in state.tables
     ]
@@ -164,6 +167,18 @@ def _undeclared(
 
     nothing: tuple[list[int], int] = [], 0
     return stored.read(read, nothing, latest=True)
+
+
+def _results_of_others(state: LanceState, target: str) -> frozenset[str]:
+    """Return the identities of results that other targets than this one have recorded."""
+
+    def read(dataset: LanceDataset) -> frozenset[str]:
+        rows = dataset.to_table(columns=["table", "target"]).to_pylist()
+        others = {row["table"] for row in rows if row["target"] != target}
+        return frozenset(other for other in others if other is not None and is_result(other))
+
+    nothing: frozenset[str] = frozenset()
+    return state.run_table.read(read, nothing, latest=True)
 
 
 def _is_declared(

@@ -204,12 +204,13 @@ def with_interrupted(
     return outcomes
 
 
-def read_digests(dataset: LanceDataset) -> dict[str, str]:
-    """The digest of every node's meaning in its newest row."""
+def read_digests(dataset: LanceDataset, target: str) -> dict[str, str]:
+    """The digest of every node's meaning in its newest row of a target."""
     import pyarrow.compute as pc
 
-    rows = dataset.to_table(columns=["id", "node", "digest"])
-    newest = rows.take(_newest(rows, "node", pc.is_valid(rows.column("digest"))))
+    rows = dataset.to_table(columns=["id", "node", "target", "digest"])
+    is_known = pc.and_(pc.is_valid(rows["digest"]), pc.equal(rows["target"], target))
+    newest = rows.take(_newest(rows, "node", is_known))
     return dict(zip(newest["node"].to_pylist(), newest["digest"].to_pylist(), strict=True))
 
 

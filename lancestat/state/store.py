@@ -116,9 +116,11 @@ class StateReader:
             lambda dataset: history.read_history(dataset, keys), {}, latest=True
         )
 
-    def digests(self) -> Mapping[str, str]:
-        """By node, the digest of its meaning in the newest run that took it up."""
-        return self.run_table.read(run_records.read_digests, {}, latest=True)
+    def digests(self, target: str) -> Mapping[str, str]:
+        """By node, the digest of its meaning in the newest run of a target that took it up."""
+        return self.run_table.read(
+            lambda dataset: run_records.read_digests(dataset, target), {}, latest=True
+        )
 
     def runs(self, limit: int) -> list[RunRecord]:
         """The newest runs, newest first; those whose process was killed are interrupted ones."""

@@ -109,12 +109,26 @@ _CONTAINER_BEFORE_HOST = {"abfs", "abfss", "wasb", "wasbs"}
 
 def table_identity(uri: str) -> str:
     """Return 24 hex digits that identify the dataset at `uri`, however its URI is written."""
-    return sha256(canonical_uri(uri).encode(errors="surrogatepass")).hexdigest()[:24]
+    return _digest(canonical_uri(uri))
 
 
-def node_identity(kind: str, node: str) -> str:
-    """Return the identity of a node of a kind that is known by its name, never that of a table."""
-    return f"{kind} {node}"
+def result_identity(kind: str, uri: str) -> str:
+    """Return the identity of what nodes of a kind write to `uri`, never that of a table.
+
+    A result in Parquet is a link, which each run points elsewhere, so that it is not followed.
+    """
+    path = local_path(uri)
+    place = canonical_uri(uri) if path is None else f"{os.path.realpath(path.parent)}/{path.name}"
+    return f"{kind} {_digest(place)}"
+
+
+def is_result(identity: str) -> bool:
+    """Whether an identity is that of a result, and not of a table."""
+    return " " in identity
+
+
+def _digest(place: str) -> str:
+    return sha256(place.encode(errors="surrogatepass")).hexdigest()[:24]
 
 
 def canonical_uri(uri: str) -> str:

@@ -10,7 +10,8 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
+import pytest
 from pyarrow import compute as pc
 
 from lancestat.joins.record import JoinRecord
+from lancestat.joins.search import cost_model
+from lancestat.joins.search.cost_model import Costs, Decision, KeptIndex, Strategy
+from lancestat.joins.spark import cells
 from lancestat.runs.actions import Skip
 from lancestat.spec.model import KnnSide
 from tests.joins.joined import vectors
@@ -30,13 +35,38 @@ from tests.joins.records import join_records
 Row = tuple[Any, ...]
 
 
-def run_history(seed: int, folder: Path, steps: int = 5) -> list[str]:
-    """Run a history, and return the scopes of its runs."""
+@contextmanager
+def every_list() -> Iterator[None]:
+    """Let joins in mode approx search small tables in a few lists, all of which they visit."""
+
+    def in_lists(costs: Costs, lists: int, kept: KeptIndex | None = None) -> list[Decision]:
+        decision = Decision(Strategy.IVF, "", 1, 0.0, lists=lists, kept=kept)
+        return [decision] if lists <= 4 or kept is not None else []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost_model, "LEAST_LIST_ROWS", 2)
+        patch.setattr(cost_model, "FEWEST_LISTS", 2)
+        # Comparing takes so long that there are many tasks, and that lists are worth it.
+        patch.setattr(cost_model, "BLOCK_FLOPS", 1.0)
+        patch.setattr(cells, "BLOCK_FLOPS", 1.0)
+        patch.setattr(Costs, "in_lists", in_lists)
+        yield
+
+
+def run_history(
+    seed: int, folder: Path, steps: int = 5, *, is_approximate: bool = False
+) -> list[str]:
+    """Run a history, and return the scopes of its runs.
+
+    An approximate join visits all lists, so that its result is that of an exact one.
+    """
     chosen = random.Random(seed)
     world = LocalWorld(folder)
     names = {"l": "v", "r": "w"}
     sides = ["l", "r"]
     world.declare(**_declared(chosen, world))
+    if is_approximate:
+        world.declare(mode="approx", nprobes=100_000)
     if world.join.self_location is not None:
         sides = ["l"]
     for side in sides:

@@ -135,14 +135,15 @@ def test_a_query_that_was_never_analyzed_is_joined_again(world: JoinWorld) -> No
     world.declare(right=query("select * from r"))
     world.run()
     [made] = join_records(world.state).values()
-    stored = json.loads(made.stored()[1])
+    uri = world.join.output_uri
+    stored = json.loads(made.stored(uri)[1])
     del stored["right"]["unproven"]
     record = decode_record(json.dumps(stored))
     assert record == replace(made, right=replace(made.right, unproven=None))
     [run] = world.state.runs(1)
     [node] = run.nodes
     world.state = FreshState()
-    world.state.add_run(replace(run, nodes=(replace(node, record=record.stored()),)))
+    world.state.add_run(replace(run, nodes=(replace(node, record=record.stored(uri)),)))
     action = world.planned()
     assert action.reasons == (Reason.INPUT_CHANGED,)
     assert action.notes == (

@@ -515,8 +515,9 @@ def test_another_process_reads_the_record_of_a_join(stored: JoinWorld) -> None:
 
 def test_garbage_collection_keeps_records_of_declared_joins(stored: JoinWorld) -> None:
     stored.run("l", "near")
-    for name, kept in (("near", {"near"}), ("other", set())):
-        stored.declare(name=name)
+    changes = ({}, {"name": "renamed"}, {"output_uri": stored.uri("other")})
+    for changed, kept in zip(changes, ({"near"}, {"near"}, set[str]()), strict=True):
+        stored.declare(**changed)
         collect_garbage(stored.spec, stored.state, NODE_TYPES, now=NOW, dry_run=False)
         assert set(join_records(stored.state)) == kept
 

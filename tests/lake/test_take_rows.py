@@ -47,6 +47,8 @@ def test_rows_are_those_of_a_scan_at_these_positions(
         expected = scanned.take(pa.array(wanted, pa.int64()))
         assert take_rows(dataset, wanted).equals(expected)
         assert take_rows(dataset, np.array(wanted, int), ["text"]).equals(expected.select(["text"]))
+    own = dataset.to_table(columns=["text", "_rowaddr"]).take([5, 990])
+    assert take_rows(dataset, [5, 990], ["text", "_rowaddr"]).equals(own)
 
 
 def test_lance_looks_for_no_position_among_deleted_rows(

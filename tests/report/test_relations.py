@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -11,6 +12,8 @@ import pytest
 
 from lancestat import Project
 from lancestat.presentation.site.pages import build_site
+from lancestat.report.tables import TableReport
+from lancestat.state.store import StateReader
 from tests.runs.world import write_project
 
 ORDERS = {
@@ -99,3 +102,26 @@ def test_a_reference_is_left_open_where_rows_changed(tmp_path: Path) -> None:
     [known, _] = (known for _, known in project.show("orders").relations.references)
     assert known.contained is None
     assert "'customers'" in known.reason
+
+
+def test_common_values_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = made(tmp_path, groups=[], keys=[], references=[])
+    # How many blocks each read is of: three fragments have four columns.
+    asked, reads = list[int](), StateReader.blocks_of_tables
+
+    def counted(state: StateReader, keys: Any, decode: Any) -> Any:
+        asked.append(sum(map(len, keys.values())))
+        return reads(state, keys, decode)
+
+    monkeypatch.setattr(StateReader, "blocks_of_tables", counted)
+    shown = project.show("orders").relations.common_values
+    assert [common.name for common in shown] == ["id", "status", "region", "customer"]
+    assert asked == [12]
+    # A report reads those of all tables at once, and those of large ones by themselves.
+    report = project.report(select="orders").nodes[0]
+    assert isinstance(report, TableReport) and report.status is not None
+    assert report.status.relations.common_values == shown
+    assert asked == [12, 12]
+    monkeypatch.setattr("lancestat.query.fragments._MOST_TOGETHER", 0)
+    project.report()
+    assert asked == [12, 12, 0, 12]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 
@@ -251,12 +252,14 @@ def test_expire_keeps_all_fields_when_it_drops_duplicates(state: LanceState) -> 
 
 def test_digests_are_those_of_the_newest_run_of_every_node(make_state: MakeState) -> None:
     state = make_state()
-    assert dict(state.digests()) == {}
+    assert dict(state.digests("dev")) == {}
     for number, digest in ((2, "old"), (1, "new")):
         node = NodeRun("orders", "table", digest, {}, None)
         state.add_run(run(number, nodes=(node,)))
     state.add_run(run(3, nodes=(NodeRun("parts", "table", "d", {}, None),)))
-    assert dict(make_state().digests()) == {"orders": "new", "parts": "d"}
+    state.add_run(replace(run(0), target="prod", nodes=(replace(node, digest="other"),)))
+    assert dict(make_state().digests("dev")) == {"orders": "new", "parts": "d"}
+    assert dict(make_state().digests("prod")) == {"orders": "other"}
 
 
 class Model:

@@ -29,7 +29,7 @@ from lancestat.joins.record import (
 )
 from lancestat.state.garbage import collect_state_garbage
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.values import NodeRun, RunRecord, node_identity
+from lancestat.state.values import NodeRun, RunRecord, result_identity
 from lancestat.tables.stored import table_records
 from tests.joins.records import join_records
 from tests.state.conftest import EPOCH, record, run
@@ -59,7 +59,7 @@ def join_run(number: int, *joins: JoinRecord) -> RunRecord:
     return run(
         number,
         nodes=tuple(
-            NodeRun(join.node, "knn_join", join.digest, {"name": join.node}, join.stored())
+            NodeRun(join.node, "knn_join", join.digest, {"name": join.node}, join.stored(join.node))
             for join in joins
         ),
     )
@@ -81,7 +81,7 @@ def test_joins_and_tables_have_separate_records(make_state: MakeState) -> None:
     state.add_run(join_run(2, JOIN))
     assert dict(table_records(make_state())) == {"t": record("t", 1)}
     assert dict(join_records(make_state())) == {"j": JOIN}
-    assert make_state().digests()["j"] == "d1"
+    assert make_state().digests("dev")["j"] == "d1"
     assert make_state().runs(5) == [join_run(2, JOIN), run(1, record("t", 1))]
 
 
@@ -91,7 +91,7 @@ def test_a_join_that_failed_keeps_its_last_record(make_state: MakeState) -> None
     failed = NodeRun("j", "knn_join", "d2", {"status": "error"}, None)
     state.add_run(run(2, nodes=(failed,)))
     assert dict(join_records(make_state())) == {"j": JOIN}
-    assert dict(make_state().digests()) == {"j": "d2"}
+    assert dict(make_state().digests("dev")) == {"j": "d2"}
 
 
 @pytest.mark.usefixtures("few_runs_kept")
@@ -109,7 +109,7 @@ def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(join_run(1, JOIN, replace(JOIN, node="gone")))
     report = collect_state_garbage(
-        state, frozenset({node_identity("knn_join", "j")}), dry_run=False
+        state, frozenset({result_identity("knn_join", "j")}), dry_run=False
     )
     assert report.runs_dropped == 1
     assert set(join_records(open_state(str(folder)))) == {"j"}
@@ -134,7 +134,7 @@ def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
     )
 )
 def test_records_round_trip(record: JoinRecord) -> None:
-    assert decode_record(record.stored()[1]) == record
+    assert decode_record(record.stored("j")[1]) == record
 
 
 WRONG = [[], {}, True, "x", 1.5]
@@ -152,7 +152,7 @@ PARTS = {
 
 @given(st.data())
 def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None:
-    stored = json.loads(MEASURED.stored()[1])
+    stored = json.loads(MEASURED.stored("j")[1])
     part = data.draw(st.sampled_from([*PARTS]))
     place = stored if part is None else stored[part]
     field = data.draw(st.sampled_from(PARTS[part]))
@@ -179,7 +179,7 @@ def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None
     ids=str,
 )
 def test_distances_that_no_page_can_draw_are_damage(changes: dict[str, Any]) -> None:
-    stored = json.loads(MEASURED.stored()[1])
+    stored = json.loads(MEASURED.stored("j")[1])
     [rank] = stored["distances"]["ranks"]
     for name, value in changes.items():
         (rank if name in rank else stored["distances"])[name] = value
@@ -188,7 +188,7 @@ def test_distances_that_no_page_can_draw_are_damage(changes: dict[str, Any]) -> 
 
 
 def test_unknown_fields_of_records_are_ignored_and_missing_ones_have_defaults() -> None:
-    stored = json.loads(JOIN.stored()[1])
+    stored = json.loads(JOIN.stored("j")[1])
     stored["left"]["novelty"] = stored["novelty"] = {"a": 1}
     for key in ("unproven", "fragments", "last_fragment", "rows"):
         del stored["right"][key]
@@ -199,7 +199,7 @@ def test_unknown_fields_of_records_are_ignored_and_missing_ones_have_defaults() 
 
 
 def test_the_stored_form_of_a_record_is_stable() -> None:
-    assert replace(JOIN, accuracy=Accuracy(0.5)).stored()[1] == (
+    assert replace(JOIN, accuracy=Accuracy(0.5)).stored("j")[1] == (
         '{"node":"j","digest":"d1",'
         '"left":{"digest":"aa","fragments":3,"last_fragment":7,"rows":300,"unproven":null},'
         '"right":{"digest":"bb","fragments":0,"last_fragment":-1,"rows":null,"unproven":null},'
@@ -208,7 +208,7 @@ def test_the_stored_form_of_a_record_is_stable() -> None:
         '"strategy":"exact","finished_at":"2025-01-01T00:00:00+00:00","recall":0.5,"nprobes":null,'
         '"distances":null,"groups":null,"neighbours":[]}'
     )
-    assert MEASURED.stored()[1].partition('"distances":')[2] == (
+    assert MEASURED.stored("j")[1].partition('"distances":')[2] == (
         '{"left_rows":300,"start":0.25,"width":0.125,"ranks":[{"rank":1,"counts":[200,0,97],'
         '"below":0,"above":1,"quantiles":[0.25,0.5,null]}]},'
         '"groups":{"groups":12,"pairs":25000,"left_rows":300,"right_rows":1000},"neighbours":[]}'
@@ -231,7 +231,7 @@ def test_runs_that_wrote_a_result_are_listed_whatever_was_run_since(make_state: 
     state = make_state()
     for number in range(12):
         idle = NodeRun("j", "knn_join", "d1", {"number": number}, None)
-        made = replace(idle, record=JOIN.stored() if number % 4 == 1 else None)
+        made = replace(idle, record=JOIN.stored("j") if number % 4 == 1 else None)
         table = NodeRun("t", "table", "d", {"number": number}, record("t", number).stored())
         state.add_run(run(number, nodes=(made, table)))
     results = make_state().recorded("knn_join", "dev", 2)

@@ -54,7 +54,7 @@ from lancestat.spec.model import (
 )
 from lancestat.state.garbage import GarbageReport
 from lancestat.state.store import StateReader
-from lancestat.state.values import node_identity
+from lancestat.state.values import result_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ class DuplicatesObserver(NodePlanner[Duplicates]):
 
     def _plan_join(self, join: KnnJoin, record: DuplicatesRecord | None) -> JoinAction | Skip:
         kind = NodeKind.KNN_JOIN.value
-        known = {} if record is None else {node_identity(kind, join.name): record.pairs}
+        known = {} if record is None else {result_identity(kind, join.output_uri): record.pairs}
         records = {**self.observed.records, kind: known}
         observed = replace(self.observed, records=records)
         action = JoinObserver(observed, indexes=self.indexes).plan(join)

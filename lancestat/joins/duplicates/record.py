@@ -9,7 +9,7 @@ from lancestat import codec
 from lancestat.codec import Instant
 from lancestat.joins.record import Accuracy, JoinRecord, OutputState
 from lancestat.spec.model import NodeKind
-from lancestat.state.values import StoredRecord, node_identity
+from lancestat.state.values import StoredRecord, result_identity
 
 # The sizes of so many of the largest groups are recorded.
 MOST_SIZES = 10
@@ -72,9 +72,9 @@ class DuplicatesRecord:
         """That of the join which found the pairs."""
         return self.pairs.accuracy
 
-    def stored(self) -> StoredRecord:
+    def stored(self, output_uri: str) -> StoredRecord:
         members = codec.encode(codec.builtins(self), separators=(",", ":"))
-        return node_identity(NodeKind.DUPLICATES.value, self.node), members
+        return result_identity(NodeKind.DUPLICATES.value, output_uri), members
 
     def history_figures(self) -> dict[str, object]:
         """Return what the history of near-duplicates keeps of the record."""

@@ -33,7 +33,7 @@ from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded, NodeRunner
 from lancestat.runs.result import Status, planned
 from lancestat.spec.model import Duplicates
-from lancestat.state.values import node_identity
+from lancestat.state.values import result_identity
 
 # The join that found the pairs, its result, and what it did if it has just run.
 _Pairs = tuple[JoinRecord, OutputState, JoinFigures]
@@ -98,7 +98,7 @@ class DuplicatesRunner(NodeRunner):
         rows = GroupedRows.of(side, metric_named(work.metric), grouped, work.order_by)
         hashes, distances = rows.compared()
         members = Members(hashes, grouped.labels, rows.is_kept)
-        ids, highest = lasting_ids(known, members, max(highest, self._highest(action.node)))
+        ids, highest = lasting_ids(known, members, max(highest, self._highest(work.output_uri)))
         schema = result_schema(rows.side, highest)
         self._reach(action, CommitGroups(work.output_uri))
         writer = output.begin(self.context.run_id)
@@ -133,11 +133,11 @@ class DuplicatesRunner(NodeRunner):
             has_bits=metric_named(work.metric).has_bits,
         )
 
-    def _highest(self, node: str) -> int:
+    def _highest(self, output_uri: str) -> int:
         """Return the highest id that the state knows of, should the result have gone."""
         kind = Duplicates.kind.value
         records = self.context.state.records(kind, decode_record)
-        record = records.get(node_identity(kind, node))
+        record = records.get(result_identity(kind, output_uri))
         return 0 if record is None else record.highest_id
 
     def _reach(self, action: DuplicatesAction, stage: Stage) -> None:
@@ -155,4 +155,4 @@ class DuplicatesRunner(NodeRunner):
         )
         pin = action.work.table.pin
         found, versions = record.history_figures(), {pin.uri: pin.version}
-        return NodeEnded(result, record.stored(), found, versions=versions)
+        return NodeEnded(result, record.stored(action.work.output_uri), found, versions=versions)

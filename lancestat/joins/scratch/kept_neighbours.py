@@ -42,9 +42,9 @@ STEP = 8192
 _UNUSABLE = "neighbours cannot be kept in {}"
 
 
-def neighbours_key(owner: str, kind: str, node: str) -> str:
-    """Return the key of a node's neighbours; `owner` is how those of its project begin."""
-    digest = hashlib.blake2b(node.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+def neighbours_key(owner: str, kind: str, result: str) -> str:
+    """Return the key of a result's neighbours; `owner` is how those of its state begin."""
+    digest = hashlib.blake2b(result.encode(errors="surrogatepass"), digest_size=16).hexdigest()
     return f"{neighbours_prefix(owner, kind)}{digest}"
 
 

@@ -222,15 +222,29 @@ class Pairs(Parallel):
 
     @classmethod
     def together(cls, parts: Sequence[Pairs]) -> Pairs:
-        """Return the pairs of all parts in the order of left rows, those of one row as they are."""
+        """Return the pairs of all parts in the order of left rows, of one row the nearest first.
+
+        Those of a row may be in several parts: lists of the right side are searched by themselves.
+        """
         left, right, distances = (
             np.concatenate([np.empty(0, type), *(getattr(part, name) for part in parts)])
             for name, type in (("left", "i8"), ("right", "i8"), ("distances", "f4"))
         )
         pairs = cls(left, right, distances)
-        if (left[:-1] <= left[1:]).all():
+        if (left[:-1] > left[1:]).any():
+            pairs = pairs.some(np.argsort(left, kind="stable"))
+        if pairs.is_nearest_first:
             return pairs
-        return pairs.some(np.argsort(left, kind="stable"))
+        return pairs.some(np.lexsort((pairs.right, pairs.distances, pairs.left)))
+
+    @property
+    def is_nearest_first(self) -> bool:
+        """Whether pairs in the order of left rows are in that of distances, and then positions."""
+        is_same = self.left[:-1] == self.left[1:]
+        before, after = self.distances[:-1], self.distances[1:]
+        is_tied = is_same & (before == after)
+        is_wrong = (is_same & (before > after)) | (is_tied & (self.right[:-1] > self.right[1:]))
+        return not is_wrong.any()
 
     def __len__(self) -> int:
         return len(self.left)
@@ -245,7 +259,7 @@ def write_pairs(
 ) -> WrittenBins:
     """Write pairs, of which no more than a fragment has are held, besides those of one part.
 
-    Those of a left row are in one part, the nearest first. `edges` (bins + 1,) are the left
+    `edges` (bins + 1,) are the left
     positions at which bins start, and the end of the last.
     """
     fragments: list[str] = []

@@ -189,7 +189,7 @@ class Materializer:
         missing = int(np.searchsorted(unique, 0))
         names = list(self.names.right)
         schema = pa.schema([self.schema.field(name) for name in names])
-        fetched = schema.empty_table()
+        fetched = pa.Table.from_batches([], schema)
         if missing < len(unique):
             taken = fetch(self.right, unique[missing:], self.right.columns)
             fetched = taken.rename_columns(names).cast(schema)

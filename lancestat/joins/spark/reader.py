@@ -26,7 +26,7 @@ from lancestat.joins.search.work import (
     fragment_rows,
 )
 from lancestat.lake.open import pinned_reads
-from lancestat.lake.snapshot import Pin, RowRange, count_rows, take_rows
+from lancestat.lake.snapshot import Pin, RowRange, count_rows, is_blob, take_rows
 from lancestat.spark.fragment_reader import (
     ROW_BITS,
     ROW_OF_ADDRESS,
@@ -613,14 +613,28 @@ def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> 
 def take_addressed(
     side: VectorSide, found: NDArray[np.int64], columns: tuple[str, ...]
 ) -> pa.Table:
-    """Return columns of the rows at ascending addresses, with values in place of dictionaries."""
-    schema, cuts = pinned_dataset(side.pin, side.storage_options).schema, np.empty(0, np.int64)
-    if any(pa.types.is_dictionary(field.type) for field in schema if field.name in columns):
+    """Return columns of the rows at ascending addresses, with values in place of dictionaries.
+
+    Blobs are their bytes.
+    """
+    dataset, cuts = pinned_dataset(side.pin, side.storage_options), np.empty(0, np.int64)
+    fields = [column for column in dataset.schema if column.name in columns]
+    added = {ROW_ADDRESS: pa.array(found.astype(np.uint64))} if ROW_ADDRESS in columns else {}
+    for name in [column.name for column in fields if is_blob(column)]:
+        with pinned_reads(side.pin, side.storage_options):
+            read = dataset.read_blobs(name, addresses=found.tolist(), preserve_order=True)
+        added[name] = pa.array([value for _, value in read], pa.large_binary())
+    taken = tuple(name for name in columns if name not in added)
+    if added and not taken:
+        return pa.table(added).select(columns)
+    if any(pa.types.is_dictionary(column.type) for column in fields):
         # Each fragment has dictionaries of its own, which Lance unites only up to so many values.
         cuts = np.flatnonzero(np.diff(found >> ROW_BITS)) + 1
-    return pa.concat_tables(
-        decoded(_take_addressed(side, some, columns)) for some in np.split(found, cuts)
-    )
+    parts = np.split(found, cuts)
+    rows = pa.concat_tables(decoded(_take_addressed(side, some, taken)) for some in parts)
+    for name, column in added.items():
+        rows = rows.append_column(name, column)
+    return rows.select(columns)
 
 
 def _take_addressed(

@@ -170,7 +170,7 @@ def opened_table(
         if column not in (*schema.names, ROW_ADDRESS):
             hint = did_you_mean(column, schema.names)
             raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
-    empty = schema.empty_table().column(vector)
+    empty = pa.Table.from_batches([], schema).column(vector)
     source = f"the {name} side"
     known = vectors(empty, None, L2, has_bits=has_bits, source=source).values.shape[1]
     fragments, selection = table.fragments, None

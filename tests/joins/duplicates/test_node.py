@@ -13,6 +13,7 @@ import pytest
 from lancestat.errors import InvalidProject, Location
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.duplicates.action import DuplicatesFigures
+from lancestat.joins.duplicates.node import DuplicatesNodes
 from lancestat.joins.duplicates.record import GroupCounts, GroupSizes, decode_record
 from lancestat.joins.duplicates.review import DuplicatesChange
 from lancestat.joins.record import Accuracy, JoinCounts
@@ -160,7 +161,7 @@ def test_records_are_read_back(shop: Shop) -> None:
     shop.settle()
     state = shop.project.state
     [(key, record)] = state.records("duplicates", decode_record).items()
-    assert key == "duplicates same"
+    assert key == DuplicatesNodes().record_key(shop.project.spec.duplicates[0])
     assert (record.node, record.highest_id, record.counts) == ("same", 2, GroupCounts(2, 5, 3))
     with pytest.raises(ValueError, match="node"):
         decode_record("{}")
@@ -183,8 +184,8 @@ def test_status_pages_and_history_have_what_was_found(shop: Shop) -> None:
         assert words in page
     assert "p10" not in page, "no values of rows"
     assert "Rows that could go" in (shop.folder / "site" / "index.html").read_text("utf-8")
-    kept = project.state.history(["duplicates same"])
-    history = [point.figures for point in kept["duplicates same"]]
+    [kept] = project.state.history(None).values()
+    history = [point.figures for point in kept]
     assert [figures["duplicate_groups"] for figures in history] == [2, 3]
     assert [figures["duplicate_pairs"] for figures in history] == [3, 4]
 

@@ -54,8 +54,15 @@ def folders(world: JoinWorld) -> set[str]:
     return {str(path.relative_to(root)) for path in root.glob("neighbours/*/*")}
 
 
-def collected(world: LocalWorld, minutes: int, *, dry_run: bool = False, kind: str = "join") -> int:
-    now = datetime.now(timezone.utc) + timedelta(minutes=minutes)
+def collected(
+    world: LocalWorld,
+    minutes: int,
+    *,
+    since: datetime | None = None,
+    dry_run: bool = False,
+    kind: str = "join",
+) -> int:
+    now = (since or datetime.now(timezone.utc)) + timedelta(minutes=minutes)
     garbage = ScratchGarbage(IndexStore(world.scratch), now, dry_run)
     prefix = neighbours_prefix(owner_prefix(canonical_uri(world.spec.target.state)), kind)
     garbage.collect_neighbours(prefix, lambda: set(join_records(world.state)["near"].neighbours))
@@ -63,6 +70,7 @@ def collected(world: LocalWorld, minutes: int, *, dry_run: bool = False, kind: s
 
 
 def test_neighbours_that_no_record_names_are_swept_after_a_while(local: LocalWorld) -> None:
+    began = datetime.now(timezone.utc)
     local.settle()
     for number in (1, 4):
         lance.dataset(local.uri("r")).delete(f"id = {number}")
@@ -71,7 +79,7 @@ def test_neighbours_that_no_record_names_are_swept_after_a_while(local: LocalWor
     local.converge()
     named = set(join_records(local.state)["near"].neighbours)
     assert (len(named), len(folders(local)), local.scopes[-1]) == (2, 4, "new_left")
-    assert collected(local, 9) == 0
+    assert collected(local, 9, since=began) == 0
     assert collected(local, 11, kind="pairs") == 0
     assert collected(local, 11, dry_run=True) == 2
     assert len(folders(local)) == 4

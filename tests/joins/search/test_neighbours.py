@@ -78,13 +78,17 @@ def some_pairs(count: int, rows: Sequence[int], seed: int) -> Pairs:
     return Pairs(left[order], right[order], distances[order])
 
 
+@pytest.mark.parametrize("are_apart", [True, False])
 @pytest.mark.parametrize("most", [1, 40, 10_000])
 @pytest.mark.parametrize("fragment_pairs", [7, 1000])
 def test_pairs_come_in_the_order_of_left_rows(
-    tmp_path: Path, most: int, fragment_pairs: int
+    tmp_path: Path, most: int, fragment_pairs: int, are_apart: bool
 ) -> None:
+    """Also where the pairs of a left row come from several tasks, and parts of one."""
     edges = np.array([100, 110, 125, 126, 160])
     rows = np.random.default_rng(fragment_pairs).permutation(np.arange(100, 160)).reshape(4, 15)
+    if not are_apart:
+        rows[:] = rows[0]
     parts = [
         [some_pairs(60, rows[0].tolist(), 0), some_pairs(1, rows[1].tolist(), 1)],
         [some_pairs(50, rows[2].tolist(), 2), some_pairs(9, rows[3].tolist(), 3)],
