@@ -19,6 +19,8 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
+from tests.interpreted import remember_names
+
 
 def programs(folder: Path) -> list[Path]:
     return sorted(
@@ -46,6 +48,7 @@ def run(program: Path, options: Sequence[str] = ()) -> dict[str, str | None]:
 
 
 def main(report: Path, *programs: Path) -> None:
+    remember_names()
     # Benchmarks import each other by name, since a program's folder is where Python looks first.
     sys.path.insert(0, str(programs[0].parent))
     lineitem = import_module("lineitem")

@@ -12,7 +12,7 @@ import pytest
 
 from lancestat.spark import daemon
 from tests.benchmarks.programs import programs
-from tests.interpreted import INTERPRETED, short_lived
+from tests.interpreted import short_lived
 
 REPOSITORY = Path(__file__).parents[2]
 BENCHMARKS = REPOSITORY / "benchmarks"
@@ -26,17 +26,14 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
     """The outcome of each program, of which all run in one process."""
     folder = tmp_path_factory.mktemp("benchmarks")
     report = folder / "report.jsonl"
-    settings = {**INTERPRETED, daemon.SETTING: daemon.__name__}
-    options = [f"--conf {key}={value}" for key, value in settings.items()]
+    environment = short_lived()
+    environment["PYSPARK_SUBMIT_ARGS"] = (
+        f"--conf {daemon.SETTING}={daemon.__name__} {environment['PYSPARK_SUBMIT_ARGS']}"
+    )
     subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.programs", report, *PROGRAMS],
         cwd=folder,
-        env={
-            **os.environ,
-            **short_lived(),
-            "PYTHONPATH": str(REPOSITORY),
-            "PYSPARK_SUBMIT_ARGS": f"{' '.join(options)} pyspark-shell",
-        },
+        env={**os.environ, **environment, "PYTHONPATH": str(REPOSITORY)},
         timeout=900,
         check=True,
     )

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import lance
@@ -22,13 +22,15 @@ from lancestat.lake.catalog_tables import LocatedTable, declare
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import served
 from tests.catalogs.shops import SERVING, Shop
-from tests.catalogs.test_managed import KILLED as KILLED_RUN
-from tests.catalogs.test_managed import REPOSITORY, shop
+from tests.catalogs.test_managed import Kill as KillRun
+from tests.catalogs.test_managed import kill as kill_run
+from tests.catalogs.test_managed import shop
 from tests.examples import each
+from tests.forks import forks
 from tests.interpreted import short_lived
 from tests.joins.search.results import NO_LINES, SCHEMA, rows, table
 
-__all__ = ["shop"]
+__all__ = ["kill_run", "shop"]
 
 LANCE = OutputFormat.LANCE
 NEAREST = TableName("lake", ("sales", "nearest"))
@@ -37,25 +39,25 @@ NEW = rows(4, 9)
 
 # The steps of a run after which nothing is left but the commit, and the clean-up behind it.
 KILLED = """
-import json, os, signal, sys
+import os, signal
 import lance
-from tests.catalogs.test_killed_joins import BEFORE, NEW, join
+from tests.catalogs.test_killed_joins import join
 from tests.catalogs.shops import Shop
 from pathlib import Path
 
-folder, impl, properties, change, when = sys.argv[1:]
 commit = lance.LanceDataset.commit
 
-def killed(*args, **options):
-    if when == "before the commit":
-        os.kill(os.getpid(), signal.SIGKILL)
-    committed = commit(*args, **options)
-    if when == "after the commit":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return committed
+def main(folder, impl, properties, change, when):
+    def killed(*args, **options):
+        if when == "before the commit":
+            os.kill(os.getpid(), signal.SIGKILL)
+        committed = commit(*args, **options)
+        if when == "after the commit":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return committed
 
-lance.LanceDataset.commit = staticmethod(killed)
-join(Shop(Path(folder), impl, json.loads(properties)), change)
+    lance.LanceDataset.commit = staticmethod(killed)
+    join(Shop(Path(folder), impl, properties), change)
 """
 
 
@@ -98,17 +100,20 @@ def first_result(shop: Shop) -> None:
     )
 
 
-def kill(shop: Shop, change: str, when: str, **more: str) -> None:
-    properties = json.dumps({**shop.properties, **more})
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, str(shop.folder), shop.impl, properties, change, when],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stdout + ended.stderr
+Kill = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def kill() -> Iterator[Kill]:
+    """Join a change in a process that is killed."""
+    with forks(KILLED) as process:
+
+        def kill(shop: Shop, change: str, when: str, **more: str) -> None:
+            properties = {**shop.properties, **more}
+            ended = process.call(str(shop.folder), shop.impl, properties, change, when)
+            assert ended == -signal.SIGKILL
+
+        yield kill
 
 
 def seen(shop: Shop) -> pa.Table | None:
@@ -150,7 +155,7 @@ def check_whole(shop: Shop) -> None:
     indirect=["shop"],
 )
 def test_a_join_killed_around_its_commit_is_mended_by_the_next(
-    shop: Shop, change: str, when: str
+    kill: Kill, shop: Shop, change: str, when: str
 ) -> None:
     if change != "create":
         first_result(shop)
@@ -166,7 +171,7 @@ def test_a_join_killed_around_its_commit_is_mended_by_the_next(
     ("change", "dies"), each(["create", "replace", "append"], ["before", "after"])
 )
 def test_a_join_killed_before_or_after_its_announcement_is_mended_by_the_next(
-    tmp_path: Path, change: str, dies: str
+    kill: Kill, tmp_path: Path, change: str, dies: str
 ) -> None:
     properties = {"root": str(tmp_path / "lake"), "managed": "true"}
     shop = Shop(tmp_path, SERVING, properties)
@@ -196,7 +201,7 @@ def unknown_version(shop: Shop, number: int) -> Path:
 @pytest.mark.fault
 @pytest.mark.parametrize("remedy", ["removed", "taken on"])
 def test_rows_whose_announcement_is_cut_off_wait_for_either_remedy(
-    cut_off: Shop, remedy: str
+    kill: Kill, cut_off: Shop, remedy: str
 ) -> None:
     """The next run commits nothing over them, nor takes away files that they need."""
     first_result(cut_off)
@@ -229,7 +234,7 @@ def test_rows_whose_announcement_is_cut_off_wait_for_either_remedy(
 
 @pytest.mark.fault
 def test_a_whole_result_lands_over_one_whose_announcement_is_cut_off(
-    cut_off: Shop, caplog: pytest.LogCaptureFixture
+    kill: Kill, cut_off: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The folder keeps its version with all its files, for those who read past the catalog."""
     first_result(cut_off)
@@ -248,7 +253,9 @@ def test_a_whole_result_lands_over_one_whose_announcement_is_cut_off(
 
 
 @pytest.mark.fault
-def test_a_first_result_whose_announcement_is_cut_off_is_left_alone(cut_off: Shop) -> None:
+def test_a_first_result_whose_announcement_is_cut_off_is_left_alone(
+    kill: Kill, cut_off: Shop
+) -> None:
     """Lance opens it as the latest version, and does not find it by its number."""
     kill(cut_off, "create", "", dies="within")
     with pytest.raises(UnannouncedVersion, match="version 1 lies"):
@@ -258,32 +265,26 @@ def test_a_first_result_whose_announcement_is_cut_off_is_left_alone(cut_off: Sho
     check_whole(cut_off)
 
 
-def run(shop: Shop, *command: str, expected: int = 0) -> str:
-    ended = subprocess.run(
-        [sys.executable, *command, "--project-dir", str(shop.folder), "run"],
-        env={**os.environ, **short_lived(), "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == expected, ended.stdout + ended.stderr
-    return ended.stdout
-
-
 @pytest.mark.thorough
 @pytest.mark.fault
 @pytest.mark.spark
 @pytest.mark.parametrize("shop", ["dir"], indirect=True)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_killed_around_the_commit_of_its_join_is_mended_by_the_next(
-    shop: Shop, when: str
+    kill_run: KillRun, shop: Shop, when: str
 ) -> None:
     shop.declare_joins(nearest={"table": "lake.sales.nearest"})
-    run(shop, "-c", KILLED_RUN, when, "nearest", expected=-signal.SIGKILL)
+    kill_run(shop, when, "nearest")
     landed = 0 if when == "before" else 1
     assert len(list(Path(place_of(shop).uri).glob("_versions/*.manifest"))) == landed
-    run(shop, "-m", "lancestat")
+    ended = subprocess.run(
+        [sys.executable, "-m", "lancestat", "--project-dir", str(shop.folder), "run"],
+        env={**os.environ, **short_lived()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     dataset = shop.read("sales", "nearest")
     found = sorted(
         (row["item"], row["item_right"], row["_distance"]) for row in dataset.to_table().to_pylist()

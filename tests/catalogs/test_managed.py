@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import lance
@@ -16,8 +13,8 @@ import pytest
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, TRACKED, Shop, rows
 from tests.examples import each, sample
+from tests.forks import forks
 
-REPOSITORY = Path(__file__).parents[2]
 ORDERS = {"name": "orders", "table": "lake.sales.orders"}
 
 
@@ -116,38 +113,41 @@ def test_what_is_committed_past_the_catalog_stays_past_it(shop: Shop) -> None:
     assert "Nothing to do" in shop.lancestat("plan").output
 
 
+# What it prints is not for the process that counts exit codes.
 KILLED = """
 import os, signal, sys
 import lance
-from lancestat.cli.main import main
+from lancestat.cli import main as program
 
-when, table = sys.argv.pop(1), sys.argv.pop(1)
 commit = lance.LanceDataset.commit
 
-def killed(uri, *args, **options):
-    ours = str(uri).endswith(table)
-    if ours and when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    committed = commit(uri, *args, **options)
-    if ours:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return committed
+def main(folder, when, table):
+    def killed(uri, *args, **options):
+        ours = str(uri).endswith(table)
+        if ours and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        committed = commit(uri, *args, **options)
+        if ours and when == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return committed
 
-lance.LanceDataset.commit = staticmethod(killed)
-main()
+    lance.LanceDataset.commit = staticmethod(killed)
+    sys.stdout = sys.stderr
+    sys.argv = ["lancestat", "--project-dir", folder, "run"]
+    program.main()
 """
+Kill = Callable[..., None]
 
 
-def run_and_be_killed(shop: Shop, *arguments: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, *arguments, "--project-dir", str(shop.folder), "run"],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stdout + ended.stderr
+@pytest.fixture(scope="module")
+def kill() -> Iterator[Kill]:
+    """Run a project in a process that is killed around a commit, else by the catalog."""
+    with forks(KILLED) as process:
+
+        def kill(shop: Shop, when: str = "", table: str = "orders") -> None:
+            assert process.call(str(shop.folder), when, table) == -signal.SIGKILL
+
+        yield kill
 
 
 def check_mended(shop: Shop) -> None:
@@ -171,16 +171,18 @@ def check_mended(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("shop", "when"), each(["dir", "serving"], ["before", "after"]), indirect=["shop"]
 )
-def test_a_run_killed_around_its_commit_is_mended_by_the_next(shop: Shop, when: str) -> None:
+def test_a_run_killed_around_its_commit_is_mended_by_the_next(
+    kill: Kill, shop: Shop, when: str
+) -> None:
     shop.declare(ORDERS)
-    run_and_be_killed(shop, "-c", KILLED, when, "orders")
+    kill(shop, when)
     check_mended(shop)
 
 
 @pytest.mark.fault
 @pytest.mark.parametrize("dies", sample(["before", "within", "after"], 2))
 def test_a_run_killed_between_commit_and_announcement_is_mended_by_the_next(
-    tmp_path: Path, dies: str
+    kill: Kill, tmp_path: Path, dies: str
 ) -> None:
     """The manifest is written, and the catalog has not, has half or has wholly taken it on.
 
@@ -191,7 +193,7 @@ def test_a_run_killed_between_commit_and_announcement_is_mended_by_the_next(
     shop.create("sales", "orders")
     version = shop.read("sales", "orders").version
     shop.declare(ORDERS)
-    run_and_be_killed(shop, "-m", "lancestat")
+    kill(shop)
     assert shop.read("sales", "orders").version == version + (dies == "after")
     if dies == "within":
         result = shop.lancestat("run")

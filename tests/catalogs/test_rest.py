@@ -15,8 +15,8 @@ import pytest
 from lance.namespace import RestAdapter
 
 from tests.catalogs.shops import TRACKED, Shop, rows
-from tests.catalogs.test_managed import REPOSITORY
 
+REPOSITORY = Path(__file__).parents[2]
 ORDERS = {"name": "orders", "table": "lake.sales.orders"}
 
 

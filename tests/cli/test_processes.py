@@ -15,9 +15,12 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner, Result
 
 import lancestat as package
+from lancestat.cli.main import cli
 from tests.examples import sample
+from tests.interpreted import short_lived
 
 PROJECT = """
 name: shop
@@ -39,6 +42,8 @@ tables:
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # What others left on this machine is no matter of `gc` here.
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
+    for name, value in short_lived().items():
+        monkeypatch.setenv(name, value)
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text(PROJECT)
     (tmp_path / "specs" / "shop.yml").write_text(TABLES)
@@ -52,6 +57,11 @@ def lancestat(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
+def here(folder: Path, *args: str) -> Result:
+    """Run a command that starts no Spark, in this process."""
+    return CliRunner().invoke(cli, ["--project-dir", str(folder), *args])
+
+
 def spark_is_starting(group: int) -> bool:
     """Return whether a process of the group has become Spark's JVM."""
     listing = subprocess.run(
@@ -63,7 +73,7 @@ def spark_is_starting(group: int) -> bool:
 
 @pytest.mark.spark
 def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
-    assert lancestat(shop, "plan", "--check").returncode == 3
+    assert here(shop, "plan", "--check").exit_code == 3
     first = lancestat(shop, "run", "--output", "json")
     assert first.returncode == 0
     # Each stage and each table has a line with time and level.
@@ -83,15 +93,15 @@ def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
         time.sleep(0.05)
     assert not list((shop / "spark").iterdir())
 
-    rested = lancestat(shop, "plan", "--check")
-    assert rested.returncode == 0
+    rested = here(shop, "plan", "--check")
+    assert rested.exit_code == 0
     assert rested.stdout.endswith("Nothing to do: all statistics are up to date.\n")
 
     lance.write_dataset(
         pa.table({"o_id": range(1000, 1100)}), str(shop / "orders.lance"), mode="append"
     )
-    planned = lancestat(shop, "plan", "--check", "--output", "json")
-    assert planned.returncode == 3
+    planned = here(shop, "plan", "--check", "--output", "json")
+    assert planned.exit_code == 3
     (grown,) = [n for n in json.loads(planned.stdout)["nodes"] if n["action"] != "skip"]
     assert (grown["reasons"], grown["rows_scanned"]) == (["rows_appended"], 100)
 
@@ -103,10 +113,10 @@ def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
         "1 table brought up to date, 1 unchanged.\nRead 1 fragment, 100 rows.\n"
     )
 
-    payload = json.loads(lancestat(shop, "show", "orders", "--output", "json").stdout)
+    payload = json.loads(here(shop, "show", "orders", "--output", "json").stdout)
     assert (payload["verdict"], payload["reason"], payload["num_rows"]) == ("use", "current", 1100)
     assert payload["columns"]["o_id"]["max"] == "1099"
-    assert lancestat(shop, "gc", "--dry-run").stdout == "Nothing to remove.\n"
+    assert here(shop, "gc", "--dry-run").stdout == "Nothing to remove.\n"
 
 
 @pytest.mark.spark
@@ -146,7 +156,7 @@ def test_interrupted_runs_report_it_and_the_next_one_finishes(shop: Path) -> Non
             "0 tables brought up to date, 0 unchanged, 2 stopped.\nNothing was finished.\n"
         )
         assert stderr == f"{message}; nothing was stored yet; lancestat retry begins again\n"
-        assert "interrupted" in lancestat(shop, "status").stdout
+        assert "interrupted" in here(shop, "status").stdout
     again = lancestat(shop, "retry", "--quiet")
     assert (again.returncode, again.stderr) == (0, ""), again.stdout
     assert again.stdout.endswith(
@@ -249,8 +259,8 @@ def test_what_hangs_does_not_keep_an_interrupted_process_alive(shop: Path) -> No
 
 def last_run(folder: Path) -> dict[str, Any]:
     """Return the newest run as JSON has it."""
-    listed = json.loads(lancestat(folder, "runs", "--output", "json").stdout)["runs"]
-    run = lancestat(folder, "runs", listed[0]["run_id"], "--output", "json")
+    listed = json.loads(here(folder, "runs", "--output", "json").stdout)["runs"]
+    run = here(folder, "runs", listed[0]["run_id"], "--output", "json")
     one: dict[str, Any] = json.loads(run.stdout)["run"]
     return one
 

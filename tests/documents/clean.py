@@ -44,7 +44,7 @@ class CleanEnvironment:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(_OURS)}
         return {
             **kept,
-            **short_lived(),
+            "JDK_JAVA_OPTIONS": short_lived()["JDK_JAVA_OPTIONS"],
             # Programs of the tests, such as tpchgen-cli, come last.
             "PATH": os.pathsep.join(
                 (str(self.folder / "bin"), os.environ["PATH"], str(Path(sys.executable).parent))

@@ -12,6 +12,7 @@ from lancestat.query.read.planning_service import PlanningService
 from lancestat.spark.session import session_class, start_session
 from lancestat.spec.model import Target
 from tests.integration.planned import values, with_cbo
+from tests.interpreted import INTERPRETED, remember_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,12 +27,14 @@ PROLEPTIC = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    remember_names()
     warehouse = tmp_path_factory.mktemp("warehouse")
     target = Target(
         name="test",
         state=str(tmp_path_factory.mktemp("state")),
         spark_master="local[2]",
         spark_conf={
+            **INTERPRETED,
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",

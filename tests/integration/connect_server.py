@@ -20,6 +20,7 @@ import pyspark
 import lancestat
 from lancestat.spec.model import remote_address
 from tests.connect_client import FOLDER as CLIENT
+from tests.interpreted import INTERPRETED
 
 _PACKAGE = Path(lancestat.__file__).parent
 _SECONDS_TO_START = 180
@@ -46,6 +47,7 @@ def connect_server(folder: Path, before: ConnectServer | None = None) -> Iterato
     archive, events, printed = _archive(folder), folder / "events", folder / "server.log"
     events.mkdir()
     conf = {
+        **INTERPRETED,
         "spark.master": "local[2,4]",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         # The server says which one it has: one that was found free may be taken before it starts.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from tests.integration.planned import related
-from tests.interpreted import INTERPRETED
 from tests.runs.world import World
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ def answers(frame: DataFrame, levels: int) -> dict[str, list[list[object]]]:
 def main(lance: str, parquet: str, *depths: str) -> None:
     """Print what Lance and Parquet give, by the number of levels."""
     conf = {
-        **INTERPRETED,
         "spark.driver.extraJavaOptions": STACK,
         "spark.sql.cbo.enabled": "true",
         "spark.sql.adaptive.enabled": "false",

@@ -21,6 +21,7 @@ from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.integration.scans import merged, scanned, spark_scanner, whole_table
+from tests.interpreted import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +43,7 @@ def main(table: str, bad: str, events: str) -> None:
         state="state",
         spark_master="local-cluster[2,1,1024]",
         spark_conf={
+            **INTERPRETED,
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": Path(events).as_uri(),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from lancestat.query.read.relation import Relation, relate
 from lancestat.query.table import DeclaredTables, ReadTable
 from lancestat.spark.versions import session_class
-from tests.interpreted import interpreted
 from tests.runs.world import World
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def optional(option: Any) -> Any:
 
 def with_cbo(spark: SparkSession) -> SparkSession:
     """Return a new session of the same Spark, whose optimizer uses column statistics."""
-    session = interpreted(spark)
+    session = spark.newSession()
     session.conf.set(CBO, "true")
     return session
 

@@ -21,6 +21,7 @@ from lancestat.query.table import PUSHDOWN
 from lancestat.spec.model import Policy
 from tests.examples import examples, sample
 from tests.integration.planned import opened, planned
+from tests.interpreted import compiled
 from tests.lake import awkward
 from tests.runs.world import World, orders, write_project
 
@@ -277,7 +278,7 @@ def test_queries_give_the_same_rows_and_types(views: SparkSession, query: str, s
 
 
 def test_compiled_queries_give_the_same_rows(spark: SparkSession, world: World) -> None:
-    on, off = both(spark.newSession(), world)
+    on, off = both(compiled(spark), world)
     asked = ["count(*)", "max(o_id)", "min(`Na me`)", "count(o_status)", "min(o_total)"]
     for some in (asked, asked[1:], asked[1:2]):
         assert answered(on.selectExpr(*some)) == 1

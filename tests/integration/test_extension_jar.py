@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from lancestat.cli.main import cli
 from lancestat.spark import compiler as jar_module
 from lancestat.spark.compiler import EXTENSION_NAME
+from tests.interpreted import short_lived
 from tests.versions import needs
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def run(path: Path, folder: Path) -> str:
     program.write_text(PROGRAM)
     finished = subprocess.run(
         [sys.executable, program, path, EXTENSION_NAME, JOIN],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(sys.path)},
         cwd=folder,
         capture_output=True,
         text=True,

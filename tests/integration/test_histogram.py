@@ -24,7 +24,6 @@ from tests.examples import examples, sample
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 from tests.integration.planned import planned, with_cbo
 from tests.integration.spark_predicates import spark_predicate
-from tests.interpreted import interpreted
 from tests.lake import awkward
 from tests.runs.world import write_project
 
@@ -83,11 +82,6 @@ def skewed_columns() -> dict[str, Skewed]:
 
 
 COLUMNS = skewed_columns()
-
-
-@pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    return interpreted(spark)
 
 
 def ranges(values: npt.NDArray[np.float64], count: int) -> Iterator[tuple[float, float]]:

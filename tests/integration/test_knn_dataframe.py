@@ -22,7 +22,6 @@ from lancestat.joins.spark.sides import write_side
 from tests.examples import each, sample
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined
 from tests.integration.test_knn_runs import SparkWorld, converge, world
-from tests.interpreted import interpreted
 from tests.joins.joined import vectors
 from tests.versions import needs
 
@@ -33,11 +32,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 GATES = {"spark": 1 << 30, "exact": 0}
-
-
-@pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    return interpreted(spark)
 
 
 def frame(

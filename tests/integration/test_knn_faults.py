@@ -31,7 +31,7 @@ from tests.examples import sample
 from tests.integration.faulty_daemon import REPOSITORY, Faults, configuration
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table
 from tests.integration.test_knn_cluster import unnamed
-from tests.interpreted import INTERPRETED, short_lived
+from tests.interpreted import short_lived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,11 +55,7 @@ class Shop:
     right: Mapping[str, str] = field(default_factory=lambda: {"parquet": "r.parquet"})
 
     def declare(self, master: str = "local[2]", scratch: str | None = "scratch") -> None:
-        conf = {
-            **configuration(self.faults.folder),
-            **INTERPRETED,
-            "spark.sql.shuffle.partitions": "2",
-        }
+        conf = {**configuration(self.faults.folder), "spark.sql.shuffle.partitions": "2"}
         target = {"state": "state", "spark": {"master": master, "conf": conf}}
         if scratch is not None:
             target["scratch"] = scratch

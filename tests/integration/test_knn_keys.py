@@ -19,7 +19,6 @@ from lancestat.joins.action import JoinAction
 from lancestat.runs.actions import Skip
 from tests.examples import sample
 from tests.integration.test_knn_runs import SparkWorld, converge, world
-from tests.interpreted import interpreted
 from tests.joins.joined import in_order, vectors
 from tests.joins.records import join_records
 
@@ -31,11 +30,6 @@ pytestmark = pytest.mark.spark
 __all__ = ["world"]
 Matrix = NDArray[np.float32]
 Line = tuple[int, int | None, float | None]
-
-
-@pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    return interpreted(spark)
 
 
 def frame(

@@ -31,7 +31,6 @@ from tests.integration.test_knn_keys import (
     keyed,
 )
 from tests.integration.test_knn_runs import SparkWorld, converge, world
-from tests.interpreted import interpreted
 from tests.joins.joined import vectors
 from tests.joins.records import join_records
 
@@ -42,11 +41,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 __all__ = ["world"]
-
-
-@pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    return interpreted(spark)
 
 
 @pytest.mark.parametrize("pairs", sample(["unordered", "ordered"], 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -37,7 +36,7 @@ from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target
 from tests.examples import each, sample
 from tests.integration import knn_oracle
-from tests.interpreted import INTERPRETED, short_lived
+from tests.interpreted import short_lived
 from tests.joins.joined import JoinWorld, Row, in_order, vectors
 from tests.joins.records import join_records
 from tests.joins.search.counted_distances import assert_counted
@@ -154,8 +153,7 @@ def test_a_join_reads_the_result_of_another(spark: SparkSession, tmp_path: Path)
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text(
         "name: shop\ndefault_target: dev\n"
-        "targets: {dev: {state: state, scratch: scratch, spark: "
-        f"{{master: 'local[2]', conf: {json.dumps(INTERPRETED)}}}}}}}\n"
+        "targets: {dev: {state: state, scratch: scratch, spark: {master: 'local[2]'}}}\n"
     )
     (tmp_path / "specs" / "s.yml").write_text(
         """\

@@ -25,6 +25,7 @@ from lancestat.spark.compiler import compile_jar, relation_classes
 from lancestat.spark.failure import carried_error
 from tests.examples import each, sample
 from tests.integration.planned import executed, planned
+from tests.interpreted import compiled
 from tests.query.read.arrow_values import CASES, plain
 
 if TYPE_CHECKING:
@@ -90,10 +91,10 @@ AT_ONCE = 8
 
 
 @pytest.mark.parametrize(
-    ("first", "whole_stage"), each(range(0, len(READ), AT_ONCE), ["true", "false"])
+    ("first", "is_compiled"), each(range(0, len(READ), AT_ONCE), [True, False])
 )
 def test_every_type_is_collected_as_lance_has_it(
-    spark: SparkSession, tmp_path: Path, first: int, whole_stage: str
+    spark: SparkSession, tmp_path: Path, first: int, is_compiled: bool
 ) -> None:
     cases = {name: READ[name] for name in list(READ)[first : first + AT_ONCE]}
     most = max(len(case.column) for case in cases.values())
@@ -103,12 +104,11 @@ def test_every_type_is_collected_as_lance_has_it(
     }
     table = pa.table({**columns, "place": range(most)})
     lance.write_dataset(table, tmp_path, data_storage_version="2.2")
-    session = spark.newSession()
-    session.conf.set("spark.sql.codegen.wholeStage", whole_stage)
+    session = compiled(spark) if is_compiled else spark.newSession()
     frame = lancestat.read_table(session, str(tmp_path))
 
     rows = frame.collect()
-    assert ("*(1)" in executed(frame)) == (whole_stage == "true")
+    assert ("*(1)" in executed(frame)) == is_compiled
     for name, case in cases.items():
         assert frame.schema[name].dataType.simpleString() == case.spark_type
         values = [plain(row[name]) for row in rows[: len(case.values)]]

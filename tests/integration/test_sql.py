@@ -71,14 +71,14 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def sql(shop: Path, spark: SparkSession) -> Iterator[Sql]:
-    views = {table.name for table in spark.catalog.listTables()}
+    views = spark.sql("show views").collect()
 
     def run(query: str, *args: str, input: str | bytes | None = None) -> Result:
         return CliRunner().invoke(cli, ["sql", query, *args], input=input, prog_name="lancestat")
 
     yield run
     # The existing session is not affected.
-    assert {table.name for table in spark.catalog.listTables()} == views
+    assert spark.sql("show views").collect() == views
 
 
 def payload(ran: Result) -> dict[str, Any]:

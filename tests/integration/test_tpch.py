@@ -15,7 +15,7 @@ from examples.project.load import FRAGMENTS, generate, table_path, write
 from tests.examples import sample
 from tests.integration.planned import planned
 from tests.integration.test_oracle import assert_as_spark, compare, share_within
-from tests.interpreted import interpreted
+from tests.interpreted import compiled
 from tests.runs.world import World
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def sides(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("tpch")
     generate(folder, SCALE)
     # The rows of Lance go through generated code, and those that they are compared with do not.
-    made = Sides(spark.newSession(), interpreted(spark), {})
+    made = Sides(compiled(spark), spark.newSession(), {})
     for setting in ("spark.sql.cbo.enabled", "spark.sql.cbo.joinReorder.enabled"):
         made.lance.conf.set(setting, "true")
     for name in FRAGMENTS:

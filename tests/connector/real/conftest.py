@@ -12,7 +12,7 @@ import pytest
 from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from tests.connector.jars import class_path, connector_jars
-from tests.interpreted import INTERPRETED
+from tests.interpreted import INTERPRETED, remember_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def session(warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    remember_names()
     [jar] = [jar for jar in connector_jars() if jar.build == BUILD]
     jars = [str(path) for path in class_path(jar)]
     conf = {
