@@ -60,7 +60,7 @@ def java_sources(spark: SparkSession, sources: Mapping[str, str]) -> dict[str, s
         for name, text in sources.items()
         if has_nearest_by or not name.startswith(_OF_NEAREST_BY)
     }
-    if not _has_classic(spark):
+    if not _has_classic():
         for name in texts:
             for current, earlier in _WITHOUT_CLASSIC.items():
                 texts[name] = texts[name].replace(current, earlier)
@@ -69,20 +69,30 @@ def java_sources(spark: SparkSession, sources: Mapping[str, str]) -> dict[str, s
 
 def session_class(spark: SparkSession) -> Any:
     """Return the JVM's class of sessions, with its static methods."""
-    package = cast(Any, spark._jvm).org.apache.spark.sql
-    return package.classic.SparkSession if _has_classic(spark) else package.SparkSession
+    package = "org.apache.spark.sql.classic" if _has_classic() else "org.apache.spark.sql"
+    return java_class(spark, f"{package}.SparkSession")
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """Return a class of the JVM by its full name, which has to exist.
+
+    `spark._jvm.org.apache` and so on asks whether each part is a class, and for each the JVM looks
+    into all of Spark's jars: a class takes two milliseconds that way.
+    """
+    from py4j.java_gateway import JavaClass
+
+    return JavaClass(name, cast(Any, spark._jvm)._gateway_client)
 
 
 def release_line(spark: SparkSession) -> str:
     """Return the running Spark's line and its Scala's, as packages for it are named: `4.3_2.13`."""
-    scala = cast(Any, spark._jvm).scala.util.Properties.versionNumberString()
+    scala = java_class(spark, "scala.util.Properties").versionNumberString()
     return "_".join(".".join(version.split(".")[:2]) for version in (spark.version, scala))
 
 
-def _has_classic(spark: SparkSession) -> bool:
-    from py4j.java_gateway import JavaClass
-
-    return isinstance(cast(Any, spark._jvm).org.apache.spark.sql.classic.SparkSession, JavaClass)
+@cache
+def _has_classic() -> bool:
+    return find_spec("pyspark.sql.classic") is not None
 
 
 def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: str) -> DataFrame:
@@ -100,7 +110,7 @@ def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: str) -> DataF
     columns, frame = [rows[name] for name in rows.columns], rows._jdf
     with own_python(rows.sparkSession):
         column = udf(*columns)._jc
-    if _has_classic(rows.sparkSession):
+    if _has_classic():
         mapped = frame.mapInArrow(column, False, None)
     else:
         mapped = frame.pythonMapInArrow(column.expr(), False)
@@ -135,7 +145,7 @@ def thread_target(spark: SparkSession, function: Callable[P, R]) -> Callable[P, 
     """Return a function that other threads may call, with this thread's job group."""
     from pyspark.util import inheritable_thread_target
 
-    if _has_classic(spark):
+    if _has_classic():
         return cast("Callable[P, R]", inheritable_thread_target(spark)(function))
     return cast("Callable[P, R]", inheritable_thread_target(function))
 

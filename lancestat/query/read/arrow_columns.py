@@ -20,7 +20,7 @@ from lancestat.lake.snapshot import Pin, RowRange, ScanPartition
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.session import task_threads
-from lancestat.spark.versions import own_python, prepare_worker
+from lancestat.spark.versions import java_class, own_python, prepare_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -244,15 +244,15 @@ def make_reader(spark: SparkSession, storage_options: Mapping[str, str]) -> Any:
     from pyspark.sql.udf import _wrap_function
 
     context = spark.sparkContext
-    jvm: Any = context._jvm
     threads = task_threads(spark)
     # Spark checks nothing against the schema of a function of this kind.
     with own_python(spark):
         function = _wrap_function(
             context, ReadTask(portable(storage_options), threads), StructType()
         )
-    functions = jvm.PythonUtils.toSeq([function])
-    return jvm.org.apache.spark.api.python.ChainedPythonFunctions(functions)
+    package = "org.apache.spark.api.python"
+    functions = java_class(spark, f"{package}.PythonUtils").toSeq([function])
+    return java_class(spark, f"{package}.ChainedPythonFunctions")(functions)
 
 
 def read_part(

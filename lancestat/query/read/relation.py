@@ -37,6 +37,7 @@ from lancestat.spark.versions import (
     TIME_SETTING,
     has_python_sources,
     has_times,
+    java_class,
     own_python,
     release_line,
     spark_schema,
@@ -107,7 +108,7 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
         declared_relation(spark, relation, indexes[id(function)])
         for relation, function in zip(relations, functions, strict=True)
     ]
-    readers = cast(Any, spark._jvm).java.util.ArrayList()
+    readers = java_class(spark, "java.util.ArrayList")()
     for function in distinct.values():
         readers.add(function)
     attached = relation_classes(spark).attach(
@@ -394,12 +395,12 @@ def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mappin
 
     def options(version: int) -> Any:
         path = local_path(snapshot.uri)
-        given = cast(Any, spark._jvm).java.util.HashMap()
+        given = java_class(spark, "java.util.HashMap")()
         for key, value in storage_options.items():
             given.put(key, value)
         given.put("path", snapshot.uri if path is None else str(path.absolute()))
         given.put("version", str(version))
-        return cast(Any, spark._jvm).org.apache.spark.sql.util.CaseInsensitiveStringMap(given)
+        return java_class(spark, "org.apache.spark.sql.util.CaseInsensitiveStringMap")(given)
 
     with _opening(snapshot, storage_options):
         provider = _provider(spark, classes)

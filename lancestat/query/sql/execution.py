@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lancestat.query.sql.explanation import Execution
 from lancestat.spark.compiler import relation_classes
+from lancestat.spark.versions import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,11 +44,11 @@ class LogicalEstimates:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm = cast(Any, spark._jvm)
-        tag = jvm.org.apache.spark.sql.catalyst.trees.TreeNodeTag
+        tag = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreeNodeTag")
         self._answer, self._estimate = tag(_ANSWER_TAG), tag(_ESTIMATE_TAG)
-        self._own_link = jvm.org.apache.spark.sql.execution.SparkPlan.LOGICAL_PLAN_TAG()
-        self._list = jvm.java.util.ArrayList
+        plan = java_class(spark, "org.apache.spark.sql.execution.SparkPlan")
+        self._own_link = plan.LOGICAL_PLAN_TAG()
+        self._list = java_class(spark, "java.util.ArrayList")
 
     def of(self, logical: Any) -> tuple[int | None, int | None, str | None]:
         """Return rows, bytes, and the evidence of the rows, None where nothing is known."""
@@ -100,7 +101,7 @@ def run(spark: SparkSession, logical: Any) -> tuple[Any, Execution]:
     """
     relations = relation_classes(spark)
     session = spark._jsparkSession
-    modes = cast(Any, spark._jvm).org.apache.spark.sql.execution.CommandExecutionMode
+    modes = java_class(spark, "org.apache.spark.sql.execution.CommandExecutionMode")
     begin = time.perf_counter()
     execution = session.sessionState().executePlan(logical, modes.ALL())
     plan = execution.executedPlan()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lancestat.query.estimates import PushDown, PushDownReason
 from lancestat.query.plans.cardinality import SPARKS
@@ -35,7 +35,7 @@ from lancestat.query.sql.explanation import (
 from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, QueryText, explain_failure
 from lancestat.spark.compiler import nearest_by_extension, relation_classes
 from lancestat.spark.session import active, require_classic
-from lancestat.spark.versions import has_nearest_by_join
+from lancestat.spark.versions import has_nearest_by_join, java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,8 +147,6 @@ class _Reader:
 
     def __init__(self, spark: SparkSession, done: Execution | None = None) -> None:
         self._spark, self._done = spark, done
-        sql = cast(Any, spark._jvm).org.apache.spark.sql
-        self._execution, self._logical = sql.execution, sql.catalyst.plans.logical
         self._state = spark._jsparkSession.sessionState()
         self._estimates = LogicalEstimates(spark)
         self._operators: list[Operator] = []
@@ -158,7 +156,8 @@ class _Reader:
 
     def planned(self, plan: Any) -> tuple[Any, Any]:
         """Return the physical and the analyzed plan of a parsed one; a command is not run."""
-        skip = self._execution.CommandExecutionMode.SKIP()
+        modes = java_class(self._spark, "org.apache.spark.sql.execution.CommandExecutionMode")
+        skip = modes.SKIP()
         execution = self._state.executePlan(plan, skip)
         return execution.sparkPlan(), execution.analyzed()
 
@@ -298,7 +297,8 @@ class _Reader:
         self._operators.append(Operator("Subquery", depth))
         if not plan.getClass().getName().startswith(_PHYSICAL):
             # It would be planned when the query is prepared for execution.
-            whole = self._logical.ReturnAnswer(plan)
+            answer = "org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer"
+            whole = java_class(self._spark, answer)(plan)
             plan = self._state.planner().plan(whole).next()
         elif plan.nodeName().startswith(_SUBQUERIES):
             plan = sequence(plan.children())[0]
