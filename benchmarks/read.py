@@ -6,13 +6,15 @@
 
 All rows go into Spark's noop sink. The two sides take turns in one JVM; the first turn is not
 counted, and medians of the others are printed. Then where Lance's time goes: decoding alone, in
-this process on one core; the same converted to what Spark takes; and tasks that read nothing.
+this process on one core; the same converted to what Spark takes; and tasks that read nothing. Last
+a table of many small fragments, beside one scan of it by Lance alone in this process.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FRAGMENTS = 8
+SMALL_FRAGMENTS, SMALL_ROWS = {False: 10_000, True: 20}, 50
 TWO_COLUMNS = ("l_extendedprice", "l_shipdate")
 TEN_COLUMNS = (
     "l_orderkey",
@@ -50,7 +53,7 @@ def drain(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def medians(runs: int, *sides: Callable[[], None]) -> list[float]:
+def medians(runs: int, *sides: Callable[[], object]) -> list[float]:
     """Seconds of sides that take turns."""
     for side in sides:
         side()
@@ -106,6 +109,16 @@ def main() -> None:
             show(f"{label}, and made what Spark takes, s", converted)
         nothing = ours.where("l_orderkey < 0").select(*TWO_COLUMNS)
         show("no row of 2 columns, s", medians(runs, lambda: drain(nothing))[0])
+        fragments, small = SMALL_FRAGMENTS[arguments.tiny], str(folder / "small.lance")
+        rows = lance.dataset(uri).head(fragments * SMALL_ROWS)
+        table = lance.write_dataset(rows, small, max_rows_per_file=SMALL_ROWS)
+        read_small, read_alone = medians(
+            min(runs, 3),
+            lambda: drain(lancestat.read_table(spark, small).select(*TEN_COLUMNS)),
+            lambda: deque(table.scanner(columns=list(TEN_COLUMNS)).to_batches(), maxlen=0),
+        )
+        show(f"{fragments:,} small fragments, 10 columns, s", read_small)
+        show("the same by one scan of Lance alone, s", read_alone)
         spark.stop()
 
 
