@@ -394,6 +394,40 @@ SMALL_BYTES = 1 << 20
 _MOST_TOGETHER = 1_024
 
 
+def count_matches(
+    dataset: lance.LanceDataset, ids: Sequence[int], filter: str
+) -> Iterator[tuple[int, int]]:
+    """Yield the ids of fragments, in their order, with how many rows pass a filter in Lance's SQL.
+
+    One scan counts those of many small fragments.
+    """
+    held: list[lance.LanceFragment] = []
+    rows = 0
+    for fragment in (_fragment(dataset, id) for id in ids):
+        rows += fragment.physical_rows
+        if held and (rows > LARGEST_WINDOW or len(held) == _MOST_TOGETHER):
+            yield from _count_together(dataset, held, filter)
+            held, rows = [], fragment.physical_rows
+        held.append(fragment)
+    yield from _count_together(dataset, held, filter)
+
+
+def _count_together(
+    dataset: lance.LanceDataset, fragments: list[lance.LanceFragment], filter: str
+) -> Iterator[tuple[int, int]]:
+    if len(fragments) == 1:
+        yield fragments[0].fragment_id, count_rows(fragments[0], filter)
+    elif fragments:
+        scanner = dataset.scanner(
+            fragments=fragments, columns=[], filter=filter, with_row_address=True
+        )
+        owners = scanner.to_table().column(_ADDRESS).to_numpy() >> np.uint64(ROW_BITS)
+        found, counts = np.unique(owners, return_counts=True)
+        known = dict(zip(found.tolist(), counts.tolist(), strict=True))
+        for fragment in fragments:
+            yield fragment.fragment_id, known.get(fragment.fragment_id, 0)
+
+
 class _SmallFragments:
     """Reads small fragments by one scan."""
 
@@ -454,14 +488,13 @@ class _SmallFragments:
         rows = fragment.physical_rows
         if rows > SMALL_ROWS or range.offset:
             return False
-        if range.count is not None:
-            all_rows = rows if self._filter else count_rows(fragment)
-            if range.count < all_rows:
-                return False
-        size: float = rows * self._width
+        metadata, size = fragment.metadata, float(rows * self._width)
+        all_rows = rows if self._filter else rows - metadata.num_deletions
+        if range.count is not None and range.count < all_rows:
+            return False
         if self._is_variable:
             # Other columns take about what they have in memory: vectors are hardly compressed.
-            on_disk = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
+            on_disk = sum(file.file_size_bytes or 0 for file in metadata.files)
             size = max(size, on_disk - rows * self._width_on_disk)
         return size <= SMALL_BYTES
 

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 from lancestat.lake.snapshot import RowRange
+from lancestat.spark import fragment_reader
 from lancestat.spark.fragment_reader import (
     SMALL_ROWS,
+    count_matches,
     decoded,
     pinned_dataset,
     read_range,
@@ -113,6 +115,21 @@ def test_rows_are_counted_together(uri: str, filter: str | None) -> None:
         expected(uri, ("id",), filter)
     )
     assert filter is None or len(rows := together) < 40, rows
+
+
+@pytest.mark.parametrize("filter", [text for text in FILTERS if text])
+@pytest.mark.parametrize("most", [1, 7, 1_024])
+def test_matches_are_counted_by_fragment(
+    uri: str, filter: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fragment_reader, "_MOST_TOGETHER", most)
+    dataset = lance.dataset(uri)
+    fragments = dataset.get_fragments()[::-1]
+    counted = count_matches(dataset, [fragment.fragment_id for fragment in fragments], filter)
+    assert list(counted) == [
+        (fragment.fragment_id, fragment.to_table(columns=["id"], filter=filter).num_rows)
+        for fragment in fragments
+    ]
 
 
 @pytest.mark.parametrize("filter", [None, "id % 3 = 1"])

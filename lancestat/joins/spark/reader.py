@@ -26,15 +26,15 @@ from lancestat.joins.search.work import (
     fragment_rows,
 )
 from lancestat.lake.open import pinned_reads
-from lancestat.lake.snapshot import Pin, RowRange, count_rows, is_blob, take_rows
+from lancestat.lake.snapshot import Pin, RowRange, is_blob, take_rows
 from lancestat.spark.fragment_reader import (
     ROW_BITS,
     ROW_OF_ADDRESS,
+    count_matches,
     decoded,
     decoded_field,
     physical_offsets,
     pinned_dataset,
-    read_range,
     read_ranges,
 )
 
@@ -357,7 +357,7 @@ def select_rows(
     dataset: lance.LanceDataset, live: tuple[FragmentRows, ...], filter: str
 ) -> tuple[tuple[FragmentRows, ...], Selection]:
     """Return fragments with only the rows that pass a filter in Lance's SQL, and the selection."""
-    counts = [(part.id, count_rows(dataset.get_fragment(part.id), filter)) for part in live]
+    counts = count_matches(dataset, [part.id for part in live], filter)
     selected = fragment_rows(counts)
     ids = {part.id for part in selected}
     return selected, Selection(filter, tuple(part for part in live if part.id in ids))
@@ -367,16 +367,18 @@ def read_selected(
     side: VectorSide, selection: Selection, rows: Rows, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     dataset = pinned_dataset(side.pin, side.storage_options)
-    counts = {part.id: part.rows for part in side.fragments}
+    counts, ranges = {part.id: part.rows for part in side.fragments}, list[RowRange]()
     for part in side.ranges(rows):
         physical = RowRange(part.fragment_id)
         if part.count != counts[part.fragment_id]:
             offsets, _ = matches(side, selection, part.fragment_id)
             first, last = offsets[part.offset], offsets[part.offset + (part.count or 0) - 1]
             physical = RowRange(part.fragment_id, int(first), int(last - first) + 1)
-        yield from read_range(
-            dataset, physical, columns, side.storage_options, filter=selection.filter
-        )
+        ranges.append(physical)
+    pieces = read_ranges(
+        dataset, tuple(ranges), columns, side.storage_options, filter=selection.filter
+    )
+    yield from (batch for _, batch in pieces)
 
 
 def live_positions(
