@@ -1,9 +1,11 @@
-"""Small fragments that are read by one scan, compared with Lance's own reading of the table."""
+"""Small fragments that are read by one scan, compared with the rows that were written."""
 
 from __future__ import annotations
 
-import random
-from itertools import accumulate, pairwise
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from itertools import accumulate, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,14 @@ from lancestat.spark.fragment_reader import (
     read_range,
     read_ranges,
 )
+from tests.examples import sample
 from tests.pins import pinned
 
 COLUMNS = ("s", "id", "kind", "part", "blob")
 PLAIN = COLUMNS[:3]
+# The ids of rows by fragment, of which one is large.
+SIZES = [*(7 * number % 40 + 1 for number in range(70)), SMALL_ROWS + 1, *range(1, 50)]
+FRAGMENTS = list(pairwise(accumulate(SIZES, initial=0)))
 
 
 def rows_of(first: int, last: int) -> pa.Table:
@@ -49,14 +55,11 @@ def rows_of(first: int, last: int) -> pa.Table:
 
 @pytest.fixture(scope="module", params=[False, True], ids=["", "stable row ids"])
 def uri(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> str:
-    """120 fragments, some with deleted rows and one of them large, with an index on `id`."""
+    """The fragments, some with deleted rows and one of them large, with an index on `id`."""
     uri = str(tmp_path_factory.mktemp("small") / "t.lance")
-    chosen = random.Random(5)
-    sizes = [chosen.randint(1, 40) for _ in range(120)]
-    sizes[70] = SMALL_ROWS + 1
-    for first, last in pairwise(accumulate(sizes, initial=0)):
+    for bounds in FRAGMENTS:
         lance.write_dataset(
-            rows_of(first, last), uri, mode="append", enable_stable_row_ids=request.param
+            rows_of(*bounds), uri, mode="append", enable_stable_row_ids=request.param
         )
     dataset = lance.dataset(uri)
     dataset.create_scalar_index("id", "BTREE")
@@ -75,33 +78,43 @@ def read(
     return rows, [len(together) for together, _ in pieces]
 
 
-def expected(uri: str, columns: tuple[str, ...], filter: str | None) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for fragment in lance.dataset(uri).get_fragments():
-        options = {"filter": filter, "use_scalar_index": False, "blob_handling": "all_binary"}
-        read = fragment.scanner(columns=list(columns), **options).to_batches()
-        rows += (row for batch in read for row in batch.to_pylist())
-    return rows
+Row = dict[str, Any]
+FILTERS: dict[str | None, Callable[[Row], bool]] = {
+    None: lambda row: True,
+    "id % 3 = 1": lambda row: row["id"] % 3 == 1,
+    "id = 250": lambda row: row["id"] == 250,
+    "id in (5, 2000, 9000)": lambda row: row["id"] in (5, 2000, 9000),
+    "kind = 'k3'": lambda row: row["kind"] == "k3",
+    "s is null": lambda row: row["s"] is None,
+    "id >= 5": lambda row: row["id"] >= 5,
+    "id < 0": lambda row: False,
+}
 
 
-FILTERS = [
-    None,
-    "id % 3 = 1",
-    "id = 250",
-    "id in (5, 2000, 9000)",
-    "kind = 'k3'",
-    "s is null",
-    "id >= 5",
-]
+@cache
+def written() -> list[tuple[int, Row]]:
+    """The rows that are not deleted, each with its fragment."""
+    return [
+        (number, row)
+        for number, bounds in enumerate(FRAGMENTS)
+        for row in rows_of(*bounds).to_pylist()
+        if row["id"] % 13 != 4 and not 300 < row["id"] < 420
+    ]
 
 
-@pytest.mark.parametrize("filter", [*FILTERS, "id < 0"])
-@pytest.mark.parametrize("columns", [PLAIN, ("id",), ("kind",), COLUMNS, ("part",), ("blob",)])
+def expected(columns: tuple[str, ...], filter: str | None) -> list[Row]:
+    return [{name: row[name] for name in columns} for _, row in written() if FILTERS[filter](row)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "filter"),
+    sample([*product([PLAIN, ("id",), ("kind",), COLUMNS, ("part",), ("blob",)], FILTERS)], 29),
+)
 def test_rows_are_those_of_a_scan_of_the_table(
     uri: str, columns: tuple[str, ...], filter: str | None
 ) -> None:
     rows, together = read(uri, columns, filter=filter)
-    assert rows == expected(uri, columns, filter)
+    assert rows == expected(columns, filter)
     is_united = set(columns) <= set(PLAIN)
     if len(rows) > 1_000:
         assert (max(together) > 20) == is_united
@@ -111,32 +124,29 @@ def test_rows_are_those_of_a_scan_of_the_table(
 @pytest.mark.parametrize("filter", FILTERS)
 def test_rows_are_counted_together(uri: str, filter: str | None) -> None:
     counts, together = read(uri, (), filter=filter)
-    assert sum(count for row in counts for count in row.values()) == len(
-        expected(uri, ("id",), filter)
-    )
+    assert sum(count for row in counts for count in row.values()) == len(expected((), filter))
     assert filter is None or len(rows := together) < 40, rows
 
 
-@pytest.mark.parametrize("filter", [text for text in FILTERS if text])
-@pytest.mark.parametrize("most", [1, 7, 1_024])
+@pytest.mark.parametrize(
+    ("most", "filter"),
+    sample([*product([1, 7, 1_024], [text for text in FILTERS if text])], 8),
+)
 def test_matches_are_counted_by_fragment(
-    uri: str, filter: str, most: int, monkeypatch: pytest.MonkeyPatch
+    uri: str, most: int, filter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fragment_reader, "_MOST_TOGETHER", most)
-    dataset = lance.dataset(uri)
-    fragments = dataset.get_fragments()[::-1]
-    counted = count_matches(dataset, [fragment.fragment_id for fragment in fragments], filter)
-    assert list(counted) == [
-        (fragment.fragment_id, fragment.to_table(columns=["id"], filter=filter).num_rows)
-        for fragment in fragments
-    ]
+    dataset, passing = lance.dataset(uri), FILTERS[filter]
+    ids = [fragment.fragment_id for fragment in dataset.get_fragments()][::-1]
+    matches = Counter(number for number, row in written() if passing(row))
+    assert list(count_matches(dataset, ids, filter)) == [(id, matches[id]) for id in ids]
 
 
 @pytest.mark.parametrize("filter", [None, "id % 3 = 1"])
 @pytest.mark.parametrize("limit", [1, 30, 700])
 def test_no_more_rows_are_read_than_asked_for(uri: str, limit: int, filter: str | None) -> None:
     rows, _ = read(uri, PLAIN, filter=filter, limit=limit)
-    assert rows == expected(uri, PLAIN, filter)[:limit]
+    assert rows == expected(PLAIN, filter)[:limit]
 
 
 @pytest.mark.parametrize("filter", [None, "id >= 0"])
