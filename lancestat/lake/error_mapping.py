@@ -77,8 +77,8 @@ _PATTERNS: tuple[tuple[Cause, re.Pattern[str]], ...] = tuple(
         (Cause.EXISTS, r"already exists"),
         (
             Cause.DENIED,
-            r"permission ?denied|not permitted|access ?denied|forbidden|unauthori[sz]ed"
-            r"|unauthenticated|invalidaccesskeyid|signaturedoesnotmatch|expiredtoken|invalidtoken"
+            r"permission ?denied|read-only file system|not permitted|access ?denied|forbidden"
+            r"|unauthori[sz]ed|unauthenticated|invalidaccesskeyid|signaturedoesnotmatch|expiredtoken|invalidtoken"
             r"|credential|\b(?:status(?: code)?:?|code:) 40[13]\b|os error 13\b",
         ),
         (

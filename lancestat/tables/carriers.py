@@ -30,7 +30,7 @@ from lancestat.lake.commit import (
     commit_properties,
 )
 from lancestat.lake.commit import commit as commit_change
-from lancestat.lake.error_mapping import is_full
+from lancestat.lake.error_mapping import Cause, cause_of, is_full
 from lancestat.lake.open import snapshot_at
 from lancestat.lake.snapshot import Pin, Snapshot
 from lancestat.redact import redact_line, secret_values
@@ -133,6 +133,8 @@ def commit(
     except Exception as error:
         secrets = secret_values(storage_options)
         again = "make room there, and run again" if is_full(error) else "run again"
+        if cause_of(error, pin.uri) is Cause.DENIED:
+            again = "allow writing there, or declare 'publish: none', which keeps them in the state"
         raise CommitFailed(
             f"statistics were not {change.verb} {redact_line(pin.uri, secrets)}:"
             f" {redact_line(str(error), secrets)}",

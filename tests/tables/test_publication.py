@@ -234,6 +234,9 @@ def test_a_version_that_was_cleaned_up_gets_one_clear_error(uri: str) -> None:
     assert ".rs" not in str(raised.value)
 
 
+DECLARE_NONE = "allow writing there, or declare 'publish: none', which keeps them in the state"
+
+
 def test_a_missing_table_gets_one_clear_error(uri: str) -> None:
     published = change(observe(uri), "id")
     shutil.rmtree(uri)
@@ -244,16 +247,27 @@ def test_a_missing_table_gets_one_clear_error(uri: str) -> None:
     assert ".rs" not in str(raised.value)
 
 
-def test_a_full_disk_gets_a_remedy(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("Unable to copy data to file: No space left on device", "make room there, and run again"),
+        ("Unable to open file: Read-only file system (os error 30)", DECLARE_NONE),
+        ("Unable to open file: Permission denied (os error 13)", DECLARE_NONE),
+        ("something else", "run again"),
+    ],
+)
+def test_a_failed_commit_gets_a_remedy(
+    uri: str, reason: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object, **options: object) -> object:
-        raise OSError("LanceError(IO): Unable to copy data to file: No space left on device")
+        raise OSError(f"LanceError(IO): {reason}")
 
     published = change(observe(uri), "id")
     monkeypatch.setattr(lance.LanceDataset, "commit", fail)
     with pytest.raises(PublishError) as raised:
         commit(published)
     assert raised.value.code == "LS603"
-    assert raised.value.hint == "the table's data is untouched; make room there, and run again"
+    assert raised.value.hint == f"the table's data is untouched; {remedy}"
 
 
 def test_a_failed_commit_gets_one_clear_error_without_secrets(
