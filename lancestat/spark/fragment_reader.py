@@ -474,6 +474,8 @@ class _SmallFragments:
             filter=self._filter,
             limit=limit if self._filter is None else None,
             batch_size=SMALL_ROWS,
+            # Those that are wide, unlike the ones before, and take little on disk.
+            batch_size_bytes=BATCH_BYTES,
             with_row_id=not self._columns,
             late_materialization=False,
             # Matches of an index come in batches of several fragments, whose dictionaries differ,
