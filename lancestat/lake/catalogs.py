@@ -137,7 +137,13 @@ class _Folder:
     def __init__(self, properties: Mapping[str, str]) -> None:
         from lance.lance import PyDirectoryNamespace  # type: ignore[attr-defined]
 
-        self._client: Any = PyDirectoryNamespace(session=None, context_provider=None, **properties)
+        try:
+            self._client: Any = PyDirectoryNamespace(
+                session=None, context_provider=None, **properties
+            )
+        except Exception as error:
+            # As of other catalogs: Lance calls it an internal error, which a busy server has.
+            raise ValueError(str(error)) from None
 
     def list_tables(self, request: Mapping[str, object]) -> SimpleNamespace:
         return SimpleNamespace(**self._client.list_tables(request))

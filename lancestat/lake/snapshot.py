@@ -526,7 +526,24 @@ def count_rows(fragment: lance.LanceFragment, filter: str | None = None) -> int:
     `LanceFragment.count_rows` holds Python's lock while it waits for what it reads, and blocks for
     ever where other threads scan at the same time.
     """
-    return int(fragment.scanner(columns=[], filter=filter, with_row_id=True).count_rows())
+    options = filter_options(fragment)
+    scanner = fragment.scanner(columns=[], filter=filter, with_row_id=True, **options)
+    return int(scanner.count_rows())
+
+
+def is_legacy(fragment: lance.LanceFragment) -> bool:
+    """Whether the files of a fragment are of Lance's first format."""
+    return any(file.file_major_version < 2 for file in fragment.metadata.files)
+
+
+def filter_options(fragment: lance.LanceFragment) -> dict[str, int]:
+    """Return the options with which a scan of a fragment finds what its filter asks for, in order.
+
+    In files of the first format, Lance otherwise judges pages by statistics that are wrong about
+    booleans, unless it is told the size of batches; and what an index finds has no addresses, and
+    not always the order of rows.
+    """
+    return {"batch_size": 8_192, "use_scalar_index": False} if is_legacy(fragment) else {}
 
 
 # Threads that read fragments with deleted rows; each mostly waits for storage.

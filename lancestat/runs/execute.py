@@ -618,10 +618,10 @@ def collect_garbage(
 ) -> GarbageReport:
     """Drop garbage in the state, in temporary folders, and what each kind of node leaves."""
     spec, _ = located(spec, spec.nodes)
-    for table in spec.tables:
+    for node in spec.nodes:
         with suppress(CatalogTableMissing):
             # Without its place, its state would be taken for what nothing needs.
-            spec.options.of(table.uri)
+            spec.options.of(node.dataset_uri)
     declared = frozenset(types[node.kind.value].record_key(node) for node in spec.nodes)
     names = {node.name for node in spec.nodes} | {f"source:{s.label}" for s in spec.sources}
     report = collect_state_garbage(state, declared, dry_run, target=spec.target.name, nodes=names)

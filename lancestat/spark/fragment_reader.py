@@ -22,7 +22,9 @@ from lancestat.lake.snapshot import (
     ScanPartition,
     can_be_united,
     count_rows,
+    filter_options,
     is_blob,
+    is_legacy,
     is_readable_name,
     pin_of,
 )
@@ -381,7 +383,8 @@ ROW_OF_ADDRESS = (1 << ROW_BITS) - 1
 
 def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArray[np.int64]:
     """Return where the rows of a fragment that pass a filter lie in it, ascending."""
-    table = fragment.scanner(columns=[], filter=filter, with_row_address=True).to_table()
+    options = filter_options(fragment)
+    table = fragment.scanner(columns=[], filter=filter, with_row_address=True, **options).to_table()
     addresses: NDArray[np.int64] = table.column(_ADDRESS).to_numpy().astype(np.int64)
     # A scan by way of a scalar index may come in the index's order.
     return np.sort(addresses & ROW_OF_ADDRESS)
@@ -419,7 +422,11 @@ def _count_together(
         yield fragments[0].fragment_id, count_rows(fragments[0], filter)
     elif fragments:
         scanner = dataset.scanner(
-            fragments=fragments, columns=[], filter=filter, with_row_address=True
+            fragments=fragments,
+            columns=[],
+            filter=filter,
+            with_row_address=True,
+            **filter_options(fragments[0]),
         )
         owners = scanner.to_table().column(_ADDRESS).to_numpy() >> np.uint64(ROW_BITS)
         found, counts = np.unique(owners, return_counts=True)
@@ -460,16 +467,20 @@ class _SmallFragments:
 
     def batches(self, together: ScanPartition, limit: int | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of fragments, or their number."""
+        first, *others = (_fragment(self._dataset, range.fragment_id) for range in together)
         scanner = self._dataset.scanner(
-            fragments=[_fragment(self._dataset, range.fragment_id) for range in together],
+            fragments=[first, *others],
             columns=list(self._columns),
             filter=self._filter,
             limit=limit if self._filter is None else None,
             batch_size=SMALL_ROWS,
+            # Those that are wide, unlike the ones before, and take little on disk.
+            batch_size_bytes=BATCH_BYTES,
             with_row_id=not self._columns,
             late_materialization=False,
-            # Matches of an index come in batches of several fragments, whose dictionaries differ.
-            use_scalar_index=not self._has_dictionaries,
+            # Matches of an index come in batches of several fragments, whose dictionaries differ,
+            # and in files of the first format not in order.
+            use_scalar_index=not (self._has_dictionaries or is_legacy(first)),
             **SCAN_OPTIONS,
         )
         if not self._columns:
@@ -586,7 +597,7 @@ class FilteredRows:
             fragments=[self.fragment],
             columns=list(self.columns),
             filter=self.filter,
-            batch_size=rows,
+            **{**filter_options(self.fragment), "batch_size": rows},
             **SCAN_OPTIONS,
             **options,
         )
@@ -596,9 +607,7 @@ class FilteredRows:
 
     def _can_be_masked(self) -> bool:
         # Masks are of row ids, which are addresses unless they are stable.
-        if self.dataset.has_stable_row_ids:
-            return False
-        return all(file.file_major_version >= 2 for file in self.fragment.metadata.files)
+        return not (self.dataset.has_stable_row_ids or is_legacy(self.fragment))
 
     def _width(self) -> float:
         schema = self.dataset.schema

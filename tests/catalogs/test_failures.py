@@ -145,6 +145,16 @@ def test_a_server_that_is_not_there_is_a_sentence(
     assert "reqwest" not in text
 
 
+@pytest.mark.parametrize("root", ["nowhere://lake", "http://127.0.0.1:1/lake", "s3://"])
+def test_a_folder_that_cannot_be_one_is_a_mistake_in_the_target(root: str, tmp_path: Path) -> None:
+    """No server is down where Lance has no store for a scheme, or no bucket is named."""
+    shop = Shop(tmp_path, "dir", {"root": root, "storage.aws_region": "us-east-1"})
+    shop.declare(ORDERS)
+    result = shop.lancestat("plan")
+    assert result.exit_code == 1
+    assert "LS212" in result.output and "LS211" not in result.output, result.output
+
+
 def test_an_undeclared_catalog_is_an_error_without_asking_any(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "rest", {"uri": "http://127.0.0.1:1"})
     shop.declare({"name": "orders", "table": "lak.sales.orders"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import lance
@@ -15,6 +16,8 @@ from lance.namespace import RestAdapter
 from lancestat.cli import debug as checks
 from lancestat.cli.debug import Check
 from lancestat.spark.jvm import Java
+from lancestat.state.store import open_state
+from lancestat.state.values import NodeRun, RunRecord, result_identity
 from tests.catalogs.shops import SERVING, Shop
 from tests.examples import sample
 
@@ -225,6 +228,26 @@ def test_state_of_a_catalog_that_does_not_answer_is_kept(tmp_path: Path) -> None
     shop.impl, shop.properties = "dir", {"root": str(root)}
     shop.declare({"name": "orders", "table": "lake.sales.orders"})
     assert "Nothing to do" in shop.lancestat("plan").output
+
+
+def test_state_of_results_in_a_catalog_that_does_not_answer_is_kept(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    shop = Shop(tmp_path, "dir", {"root": str(root)})
+    uri = shop.announce("sales", "nearest")
+    state = open_state(str(tmp_path / "state"))
+    key = result_identity("knn_join", uri)
+    ran = NodeRun("near", "knn_join", "d", {}, (key, "{}"))
+    now = datetime.now(timezone.utc)
+    state.add_run(RunRecord("r", "run", "dev", now, now, "success", (ran,)))
+    shop.impl, shop.properties = "rest", {"uri": "http://127.0.0.1:1"}
+    shop.declare_joins(near={"table": "lake.sales.nearest"})
+    result = shop.lancestat("gc")
+    assert result.exit_code != 0
+    assert "LS211" in result.output
+    shop.impl, shop.properties = "dir", {"root": str(root)}
+    shop.declare_joins(near={"table": "lake.sales.nearest"})
+    assert shop.lancestat("gc").exit_code == 0
+    assert key in open_state(str(tmp_path / "state")).records("knn_join", str)
 
 
 def test_a_table_dropped_or_recreated_is_seen(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from lancestat.lake.snapshot import RowRange
 from lancestat.spark import fragment_reader
 from lancestat.spark.fragment_reader import (
+    BATCH_BYTES,
     SMALL_ROWS,
     count_matches,
     decoded,
@@ -174,3 +175,23 @@ def test_fragments_of_wide_rows_are_read_one_by_one(tmp_path: Path) -> None:
     rows, together = read(str(tmp_path / "t.lance"), ("id", "text"))
     assert [row["id"] for row in rows] == list(range(1_200))
     assert set(together) == {1}
+
+
+@pytest.mark.parametrize("filter", [None, "id >= 0"])
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_batches_of_rows_that_turn_out_wide_are_bounded(
+    version: str, filter: str | None, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "t.lance")
+    sizes = [10] * 6 + [6_000] * 2
+    for size in sizes:
+        text = ["x" * (10_000 if size > 10 else 3)] * size
+        rows = pa.table({"id": range(size), "text": text})
+        lance.write_dataset(rows, uri, mode="append", data_storage_version=version)
+    dataset = pinned_dataset(pinned(uri), {})
+    ranges = tuple(RowRange(number) for number in range(len(sizes)))
+    pieces = list(read_ranges(dataset, ranges, ("id", "text"), {}, filter=filter))
+    read_ids = [id for _, batch in pieces for id in batch["id"].to_pylist()]
+    assert read_ids == [id for size in sizes for id in range(size)]
+    assert max(batch.nbytes for _, batch in pieces) <= BATCH_BYTES
+    assert max(len(together) for together, _ in pieces) > 1
