@@ -269,13 +269,10 @@ def read_part(
     from lancestat.spark.fragment_reader import pinned_dataset, read_ranges
 
     dataset = pinned_dataset(scan.pin, storage_options)
-
-    def read(ranges: ScanPartition) -> Iterator[tuple[ScanPartition, pa.RecordBatch]]:
-        return read_ranges(
-            dataset, ranges, scan.columns, storage_options, filter=scan.filter, limit=scan.limit
-        )
-
-    for ranges, batch in read(part):
+    pieces = read_ranges(
+        dataset, part, scan.columns, storage_options, filter=scan.filter, limit=scan.limit
+    )
+    for ranges, batch in pieces:
         try:
             converted = for_spark(batch, narrow_decimals=scan.narrow_decimals)
         except OverflowError as error:
