@@ -214,7 +214,10 @@ def test_progress_goes_through_the_stages_of_the_action(world: SparkWorld, chang
 
 def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
     target = Target("dev", "state", scratch=str(world.folder / "scratch"), spark_master="local[2]")
-    world.declare(right=KnnSide("w", ("key",), ("r",), sql="select key, w from r"))
+    # Spark is told again every 0.1 s: a query that takes less could end before.
+    slow = "aggregate(sequence(key, key + 300000), 0L, (a, n) -> a + n) is not null"
+    query = f"select key, w from r where {slow}"
+    world.declare(right=KnnSide("w", ("key",), ("r",), sql=query))
     action = world.action()
     assert isinstance(action, JoinAction)
     stages = []
