@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from lancestat.tables.stored import TableRecord
 
 
+_OR_PUBLISH_NONE = "or declare 'publish: none', which keeps them in the state"
+
+
 @dataclass(frozen=True, slots=True)
 class EntriesChange:
     """A change of a table's statistics, which presupposes that it is still as it was read.
@@ -134,7 +137,8 @@ def commit(
         secrets = secret_values(storage_options)
         again = "make room there, and run again" if is_full(error) else "run again"
         if cause_of(error, pin.uri) is Cause.DENIED:
-            again = "allow writing there, or declare 'publish: none', which keeps them in the state"
+            is_removal = not any(change.updates.values())
+            again = f"allow writing there, {'and run again' if is_removal else _OR_PUBLISH_NONE}"
         raise CommitFailed(
             f"statistics were not {change.verb} {redact_line(pin.uri, secrets)}:"
             f" {redact_line(str(error), secrets)}",

@@ -237,6 +237,19 @@ def test_a_version_that_was_cleaned_up_gets_one_clear_error(uri: str) -> None:
 DECLARE_NONE = "allow writing there, or declare 'publish: none', which keeps them in the state"
 
 
+def test_statistics_that_may_not_be_removed_are_no_case_for_publish_none(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **options: object) -> object:
+        raise OSError("LanceError(IO): Read-only file system (os error 30)")
+
+    removed = removal(observe(uri).pin, frozenset({"lance.stats.numRows"}))
+    monkeypatch.setattr(lance.LanceDataset, "commit", fail)
+    with pytest.raises(PublishError) as raised:
+        commit(removed)
+    assert raised.value.hint == "the table's data is untouched; allow writing there, and run again"
+
+
 def test_a_missing_table_gets_one_clear_error(uri: str) -> None:
     published = change(observe(uri), "id")
     shutil.rmtree(uri)
