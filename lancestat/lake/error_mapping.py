@@ -78,8 +78,9 @@ _PATTERNS: tuple[tuple[Cause, re.Pattern[str]], ...] = tuple(
         (
             Cause.DENIED,
             r"permission ?denied|read-only file system|not permitted|access ?denied|forbidden"
-            r"|unauthori[sz]ed|unauthenticated|invalidaccesskeyid|signaturedoesnotmatch|expiredtoken|invalidtoken"
-            r"|credential|\b(?:status(?: code)?:?|code:) 40[13]\b|os error 13\b",
+            r"|unauthori[sz]ed|unauthenticated|invalidaccesskeyid|signaturedoesnotmatch"
+            r"|expiredtoken|invalidtoken|credential"
+            r"|\b(?:status(?: code)?:?|code:) 40[13]\b|os error 13\b",
         ),
         (
             Cause.MISCONFIGURED,

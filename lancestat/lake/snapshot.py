@@ -568,9 +568,10 @@ def take_rows(
 
     names = None if columns is None else list(columns)
     wanted = np.asarray(positions, np.int64)
-    fields = list(_within(f for f in dataset.schema if names is None or f.name in names))
+    schema = dataset.schema
+    fields = list(_within(f for f in schema if names is None or f.name in names))
     are_scanned_alike = bool(fields) and not any(map(is_blob, fields))
-    are_scanned_alike &= names is None or set(names) <= set(dataset.schema.names)
+    are_scanned_alike &= names is None or set(names) <= set(schema.names)
     if not (are_scanned_alike and dataset.stats.dataset_stats()["num_deleted_rows"]):
         return dataset.take(wanted.tolist(), columns=names)
     fragments = dataset.get_fragments()

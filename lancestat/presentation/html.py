@@ -129,16 +129,18 @@ class _Writer:
 
 @FORMAT.renders(views.PlanView)
 def _plan(view: views.PlanView, page: views.Page) -> Markup:
+    from lancestat.runs.actions import is_idle
+
     html, plan = _Writer(page), view.plan
-    is_folded = sum(not words.is_shown(action) for action in plan.actions) > words.SKIPS_LISTED
+    is_folded = sum(map(is_idle, plan.actions)) > words.SKIPS_LISTED
     rows: list[Sequence[str] | Markup] = []
     for action in plan.actions:
-        if is_folded and not words.is_shown(action):
+        if is_folded and is_idle(action):
             continue
         why = html.part("note", spoken(reason.value for reason in action.reasons))
         rows.append((html.state(action.verb), action.node, action.reads, why))
         choice = [action.choice] if action.choice and action.shows_choice else []
-        if words.is_shown(action):
+        if not is_idle(action):
             rows += html.below(4, [*choice, *action.notes])
         rows += html.below(4, message_lines(action.error.text() if action.error else ""), "error")
     counts = ", ".join(f"{number} {verb}" for verb, number in words.verb_counts(plan))

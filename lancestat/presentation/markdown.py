@@ -41,8 +41,10 @@ FORMAT: views.Format[Iterable[str]] = views.Format(_write, is_for_people=True, i
 @FORMAT.renders(views.PlanView)
 def _plan(view: views.PlanView, page: views.Page) -> list[str]:
     """Return what will be read and why; nodes that stay as they are are counted, not listed."""
+    from lancestat.runs.actions import is_idle
+
     plan = view.plan
-    listed = [action for action in plan.actions if words.is_shown(action)]
+    listed = [action for action in plan.actions if not is_idle(action)]
     lines = [f"### lancestat: {prose(plan.project)}, target {prose(plan.target)}", ""]
     if listed:
         lines += ["| | node | reads | why | readers accept |", "|:-:|---|---|---|---|"]

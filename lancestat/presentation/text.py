@@ -87,12 +87,14 @@ def _gone(gone: str, page: views.Page) -> list[str]:
 
 @FORMAT.renders(views.PlanView)
 def _plan(view: views.PlanView, page: views.Page) -> list[str]:
+    from lancestat.runs.actions import is_idle
+
     plan = view.plan
     if not plan.actions:
         return ["No nodes selected.", *words.source_lines(plan.sources)]
-    idle = sum(not words.is_shown(action) for action in plan.actions)
+    idle = sum(map(is_idle, plan.actions))
     is_folded = idle > words.SKIPS_LISTED and not page.verbose
-    actions = [action for action in plan.actions if not is_folded or words.is_shown(action)]
+    actions = [action for action in plan.actions if not (is_folded and is_idle(action))]
     lines = [paint(f"Plan for {plan.project}, target {plan.target}", "title"), ""]
     for line, action in zip(_action_lines(actions, page.width), actions, strict=True):
         lines += [*line, *_below_action(action, page)]
@@ -133,11 +135,11 @@ def _cells(action: Action) -> tuple[str, ...]:
 
 
 def _below_action(action: Action, page: views.Page) -> list[str]:
-    from lancestat.runs.actions import table_figures
+    from lancestat.runs.actions import is_idle, table_figures
 
     if action.error is not None:
         return indented(action.error.text(), page)
-    if not words.is_shown(action) and not page.verbose:
+    if is_idle(action) and not page.verbose:
         return []
     texts: list[str] = []
     figures = table_figures(action)

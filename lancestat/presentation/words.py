@@ -67,11 +67,6 @@ def deferred(plan: Plan) -> int:
     return sum(action.verb == "defer" for action in plan.actions)
 
 
-def is_shown(action: Action) -> bool:
-    """Whether a plan says more of a node than that it is unchanged."""
-    return action.verb != "skip" or any(action.stages)
-
-
 def is_blocked(plan: Plan) -> bool:
     return any(action.error for action in plan.actions)
 
@@ -158,7 +153,9 @@ def plan_verdict(plan: Plan) -> str:
 
 def tidied_words(plan: Plan) -> str:
     """Return a sentence on tables of which a run only tidies up the state, empty without any."""
-    tidied = sum(action.verb == "skip" and any(action.stages) for action in plan.actions)
+    from lancestat.runs.actions import has_work, is_pending
+
+    tidied = sum(has_work(action) and not is_pending(action) for action in plan.actions)
     return f"Tidies up the state of {count(tidied, 'unchanged table')}." if tidied else ""
 
 

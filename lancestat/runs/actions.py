@@ -372,6 +372,11 @@ def is_pending(action: Action) -> bool:
     return not isinstance(action, Skip | Blocked | Deferred)
 
 
+def is_idle(action: Action) -> bool:
+    """Whether a node stays as it is, and what the state has of it, too."""
+    return action.verb == "skip" and not any(action.stages)
+
+
 def has_work(action: Action) -> bool:
     """Whether a run would do something, if only to what the state has of a node that is skipped."""
     return is_pending(action) or any(action.stages)

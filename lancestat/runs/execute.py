@@ -39,6 +39,7 @@ from lancestat.runs.actions import (
     Reason,
     Skip,
     has_work,
+    is_idle,
     is_pending,
     own_figures,
     table_figures,
@@ -252,7 +253,7 @@ class RunRecorder:
     def _is_idle(self, plan: Plan) -> bool:
         """Whether there is nothing to remember."""
         actions = plan.actions
-        if any(action.verb != "skip" or action.stages for action in actions):
+        if not all(map(is_idle, actions)):
             return False
         known = self.state.digests(plan.target)
         if any(known.get(action.node) != self.digests[action.node] for action in actions):

@@ -467,9 +467,9 @@ class _SmallFragments:
 
     def batches(self, together: ScanPartition, limit: int | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of fragments, or their number."""
-        first, *others = (_fragment(self._dataset, range.fragment_id) for range in together)
+        fragments = [_fragment(self._dataset, range.fragment_id) for range in together]
         scanner = self._dataset.scanner(
-            fragments=[first, *others],
+            fragments=fragments,
             columns=list(self._columns),
             filter=self._filter,
             limit=limit if self._filter is None else None,
@@ -480,7 +480,7 @@ class _SmallFragments:
             late_materialization=False,
             # Matches of an index come in batches of several fragments, whose dictionaries differ,
             # and in files of the first format not in order.
-            use_scalar_index=not (self._has_dictionaries or is_legacy(first)),
+            use_scalar_index=not (self._has_dictionaries or is_legacy(fragments[0])),
             **SCAN_OPTIONS,
         )
         if not self._columns:

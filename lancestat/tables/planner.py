@@ -220,10 +220,8 @@ def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
 
 def work_of(scans: Sequence[Scan]) -> int:
     """Return the bytes that take as long to analyze in one process as these scans."""
-    size, partials = 0, 0
-    for scan in scans:
-        size += scan.size_bytes
-        partials += len(scan.fields)
+    size = sum(scan.size_bytes for scan in scans)
+    partials = sum(len(scan.fields) for scan in scans)
     return size if partials <= _FEW_PARTIALS else max(size, partials * _BYTES_A_PARTIAL)
 
 

@@ -259,8 +259,7 @@ def write_pairs(
 ) -> WrittenBins:
     """Write pairs, of which no more than a fragment has are held, besides those of one part.
 
-    `edges` (bins + 1,) are the left
-    positions at which bins start, and the end of the last.
+    `edges` (bins + 1,) are the left positions at which bins start, and the end of the last.
     """
     fragments: list[str] = []
     offsets: list[Ints] = []
