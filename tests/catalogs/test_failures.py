@@ -153,6 +153,7 @@ def test_a_folder_that_cannot_be_one_is_a_mistake_in_the_target(root: str, tmp_p
     result = shop.lancestat("plan")
     assert result.exit_code == 1
     assert "LS212" in result.output and "LS211" not in result.output, result.output
+    assert "Location" not in result.output and "\\n" not in result.output, result.output
 
 
 def test_an_undeclared_catalog_is_an_error_without_asking_any(tmp_path: Path) -> None:
