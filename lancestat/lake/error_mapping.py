@@ -164,14 +164,14 @@ _HTTP_WORDS = re.compile(r'(?:message|error): "([^"]+)"')
 _HTTP_NAMES = re.compile(r"(?:source|kind): (\w+)")
 _HTTP_SERVER = re.compile(r'url: "(\w+://[^/"]+)')
 # The debug text of an error of Lance's own, and what it says.
-_LANCE_ERROR = re.compile(r'\w+ \{ source: "((?:[^"\\]|\\.)+)", location: .*', re.DOTALL)
+_LANCE_ERROR = re.compile(r"\w+ \{ source: (.+?), location: Location \{.*", re.DOTALL)
 
 
 def plain_reason(text: str) -> str:
     """Return what Lance says of a failed request, without debug text, also of its HTTP client."""
     _, is_debug, debug = text.partition(_HTTP_ERROR)
     if not is_debug:
-        return _LANCE_ERROR.sub(lambda found: found[1].replace("\\n", "; "), text)
+        return _LANCE_ERROR.sub(lambda found: found[1].strip('"').replace("\\n", "; "), text)
     reasons = _HTTP_WORDS.findall(debug) or _HTTP_NAMES.findall(debug) or [text]
     server = _HTTP_SERVER.search(debug)
     return f"{server[1]}: {reasons[-1]}" if server else str(reasons[-1])
