@@ -122,19 +122,6 @@ class FoldPartials(Stage):
         return f"stored partials of up to {count(self.fold, 'fragment')} into one"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordStatistics(Stage):
-    """Make the state's record of statistics that are published already, from stored partials.
-
-    The run that published them was killed before it stored that, or another stored its own.
-    """
-
-    name: ClassVar[str] = "record"
-    words: ClassVar[str] = (
-        "what only the state has of the published statistics, from stored partials"
-    )
-
-
 TableStage = ReusePartials | ReadFragments | MergePartials | RestampStatistics | PublishStatistics
 
 
@@ -183,6 +170,21 @@ class TableVersion:
     def needs(self) -> Mapping[str, tuple[str, ...]]:
         """The columns of each partial that it needs: `wanted`, else all columns by themselves."""
         return self.wanted or {field_key(field): (field.name,) for field in self.fields}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStatistics(Stage):
+    """Make the state's record of statistics that are published already, from stored partials.
+
+    The run that published them was killed before it stored that, or another stored its own. `table`
+    is what they describe.
+    """
+
+    name: ClassVar[str] = "record"
+    words: ClassVar[str] = (
+        "what only the state has of the published statistics, from stored partials"
+    )
+    table: TableVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from lancestat.runs.actions import Action, Blocked, Skip
 from lancestat.state.partials import MOST_GROUPS
 from lancestat.state.store import LanceState
 from lancestat.state.values import StoredPartials, weight
-from lancestat.tables.action import FoldPartials, TableAction, TableVersion
+from lancestat.tables.action import FoldPartials, RecordStatistics, TableAction, TableVersion
 from lancestat.tables.coverage import Fingerprints, Reuse
 from lancestat.tables.statistics.partial import encode
 from lancestat.tables.stored import TableRecord, read_partials
@@ -44,9 +44,9 @@ def fold_to_fit(
     """
     demands = {name: _Demand.of_record(record) for name, record in records.items()}
     demands |= {
-        name: _Demand.of_table(action.table)
+        name: _Demand.of_table(table)
         for name, action in planned.items()
-        if isinstance(action, TableAction)
+        if (table := _recorded(action)) is not None
     }
     most = max((demand.most for demand in demands.values()), default=1)
     fold = 1
@@ -98,6 +98,14 @@ class _Demand:
         return self.ranges[min(fold, self.most).bit_length() - 1]
 
 
+def _recorded(action: Action) -> TableVersion | None:
+    """Return what an action makes the record of."""
+    match action:
+        case TableAction(table=table) | Skip(stages=(RecordStatistics(table),)):
+            return table
+    return None
+
+
 def count_ranges(table: TableVersion) -> tuple[int, ...]:
     """Count the ranges of 1, 2, 4 and more ids in which a table has fragments, while too many."""
     return _ranges({group.fragment_id for group in table.groups})
@@ -129,6 +137,10 @@ def _folded(
             elif fold > before:
                 notes = (*notes, _note("stored partials", fold, demand, action.table))
             return replace(action, table=replace(action.table, fold=fold), notes=notes)
+        case Skip(stages=(RecordStatistics(table),)) if fold > 1:
+            notes = (*action.notes, _note("stored partials", fold, demand, table))
+            recording = RecordStatistics(replace(table, fold=fold))
+            return replace(action, stages=(recording,), notes=notes)
         case Skip(stages=()) if record is not None and fold > before:
             notes = (*action.notes, _note("stored partials", fold, demand, record))
             return replace(action, stages=(FoldPartials(fold),), notes=notes)

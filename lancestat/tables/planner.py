@@ -140,7 +140,11 @@ def record_again(skip: Skip, assessment: TableAssessment, changes: TableChanges)
     coverage = cover(changes.groups, changes.index, changes.rewrites)
     if coverage.missing:
         return skip
-    return replace(skip, stages=(RecordStatistics(),), notes=(*assessment.notes, _RECORDED_AGAIN))
+    return replace(
+        skip,
+        stages=(RecordStatistics(_version(assessment, changes)),),
+        notes=(*assessment.notes, _RECORDED_AGAIN),
+    )
 
 
 def notes_of(assessment: TableAssessment, verdict: Verdict) -> tuple[str, ...]:

@@ -340,6 +340,7 @@ class TableWorkspace:
             self.record = None
             return False
         self._record_landed(self.table.pin, published_entries(entries), is_public=True)
+        self._fold()
         return True
 
     def _record_landed(self, landed: Pin, values: Mapping[str, str], *, is_public: bool) -> None:
@@ -522,7 +523,7 @@ class TableRunner:
             case FoldPartials():
                 return self._folded(action, result, stage.fold, *self.assess(spec))
             case RecordStatistics():
-                return self._recorded(action, result, *self.assess(spec))
+                return self._recorded(action, result, stage.table.fold, *self.assess(spec))
             case _:
                 raise AssertionError(f"no stage of what is skipped: {stage}")
 
@@ -530,11 +531,13 @@ class TableRunner:
         self,
         action: Skip,
         result: NodeResult,
+        fold: int,
         assessment: TableAssessment,
         changes: TableChanges,
     ) -> NodeEnded:
         """Make the record of published statistics again, unless something has changed meanwhile."""
         found = read_missing(assessment, changes)
+        found = replace(found, table=replace(found.table, fold=fold))
         unrecorded = NodeEnded(replace(result, notes=(*assessment.notes, STATE_LACKS)))
         if found.reading or skip_if_current(assessment) is None:
             return NodeEnded(result)

@@ -249,3 +249,21 @@ def scan_locally(
     monkeypatch.setattr(lancestat.tables.run, "SparkScanner", LocalScanner)
     monkeypatch.setattr(lancestat.tables.run, "ProcessScanner", LocalScanner)
     monkeypatch.setattr(lancestat.joins.run, "JoinOpener", LocalOpener)
+
+
+def publish_and_die(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run until the statistics are published; return the version that has them."""
+    commit, path = lance.LanceDataset.commit, str(world.path)
+
+    def last(*args: object, **options: object) -> object:
+        landed = commit(*args, **options)
+        if args[0] == path:
+            raise Killed
+        return landed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lance.LanceDataset, "commit", staticmethod(last))
+        with pytest.raises(Killed):
+            world.run()
+    world.reads.clear()
+    return world.dataset.version

@@ -18,16 +18,16 @@ import lancestat.tables.folding
 import lancestat.tables.run
 from lancestat.errors import Location, StateTooSmall, StateUnreachable
 from lancestat.joins.action import JoinAction
-from lancestat.runs.actions import Blocked, Plan, Skip
+from lancestat.runs.actions import Blocked, Plan, Skip, has_work
 from lancestat.spec.column_selection import ColumnPattern
 from lancestat.spec.model import ColumnSelection, CommonValues, Policy, Refresh
 from lancestat.state.values import table_identity, weight
-from lancestat.tables.action import FoldPartials, TableAction
+from lancestat.tables.action import FoldPartials, RecordStatistics, TableAction
 from lancestat.tables.folding import PARTIAL_BYTES, fold_to_fit
 from lancestat.tables.stored import add_partials, read_partials, table_records
 from tests.examples import examples
 from tests.joins.joined import vectors
-from tests.runs.world import World, orders, write_project
+from tests.runs.world import World, orders, publish_and_die, write_project
 from tests.tables.counted import Counted, check
 
 pytestmark = pytest.mark.whole
@@ -84,6 +84,20 @@ def test_what_is_read_is_stored_in_groups_that_fit(world: Bounded) -> None:
     assert "folds partials of up to 2 fragments" in action.notes[-1]
     assert world.run().status == "success"
     assert world.rows() == {2: 16}
+    check(world)
+
+
+def test_what_a_killed_run_published_is_folded_as_it_is_recorded(
+    world: Bounded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_and_die(world, monkeypatch)
+    world.budget = budget(8)
+    action = world.action()
+    assert [type(stage) for stage in action.stages] == [RecordStatistics]
+    assert "folds stored partials of up to 4 fragments" in action.notes[-1]
+    assert world.run().status == "success"
+    assert (world.reads, world.rows()) == ([], {4: 8})
+    assert not has_work(world.action())
     check(world)
 
 
