@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ Outcome = tuple[bool, list[str]]
 
 # Words that the output of no command may contain.
 _DEFECTS = ("internal error", "Traceback", "panicked", "is set aside")
+# Plans of a table that a join writes, and of tables of which only the state is tidied up.
+_DEPENDENT = "is planned in detail once that is there"
+_TIDIES = re.compile(r"Reads no data\. Tidies up the state of \d+ unchanged tables?\.\s*$")
 
 
 @dataclass
@@ -67,8 +71,15 @@ class Bench:
     def settle(self, *, with_fresh: bool = False) -> list[str]:
         """Return the problems after a fault, then after a run, and after a sweep."""
         problems = check_readers(self.shop)
-        end = self.run(["run", "--quiet"], ["plan", "--check"], ["gc"])
+        end = self.run(["plan"], ["run", "--quiet"], ["plan", "--check"])
         problems += defects(end)
+        if _DEPENDENT in end.output and _TIDIES.search(end.output):
+            # The next run makes room for what the result of a join has more than planned.
+            end = self.run(["run", "--quiet"], ["plan", "--check"])
+            problems += defects(end)
+        if end.code == 0:
+            end = self.run(["gc"])
+            problems += defects(end)
         if end.code:
             return [*problems, f"the next run does not converge: {end.output[-600:]}"]
         problems += check_converged(self.shop)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -108,8 +109,27 @@ def _kill_spark(
         is_reached = mark.exists() and run.poll() is None
         with suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
+        _wait_for_group(run)
     mark.unlink(missing_ok=True)
     return is_reached
+
+
+def _wait_for_group(run: subprocess.Popen[bytes]) -> None:
+    """Wait until no process of a killed group runs: until then Spark's files are in use."""
+    run.wait()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline and any(_running(run.pid)):
+        time.sleep(0.05)
+
+
+def _running(group: int) -> Iterator[str]:
+    """Yield the status of each process of a group that is no zombie."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            status = path.read_text(encoding="utf-8", errors="replace")
+            state, _, of_group, *_ = status.rpartition(")")[2].split()
+            if state != "Z" and int(of_group) == group:
+                yield status
 
 
 def measure(bench: Bench, command: str) -> None:

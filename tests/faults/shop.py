@@ -231,8 +231,9 @@ _OWN = re.compile(
     r"|\.far\.parquet\.lancestat|(orders|returns|items|l|r|near)\.lance"
 )
 _ARTIFACTS = (".gitignore", MANIFEST, RUN_RESULTS, SOURCES)
-# Python's `tempfile` tries a folder so, and Spark's launcher waits there for the JVM's address.
-_OF_OTHERS = re.compile(r"tmp[a-z0-9_]{8}(/tmp[a-z0-9_]{8})?$|[a-z0-9_]{8}$")
+# Python's `tempfile` tries a folder so, Spark's launcher waits there for the JVM's address, and a
+# killed JVM leaves what it has shuffled.
+_OF_OTHERS = re.compile(r"tmp[a-z0-9_]{8}(/tmp[a-z0-9_]{8})?$|[a-z0-9_]{8}$|(blockmgr|spark)-")
 _GENERATION = re.compile(r"[0-9a-f]{16}")
 _BESIDE_GENERATIONS = {"lancestat.json", "lock", "superseded"}
 
@@ -326,7 +327,7 @@ def leftovers(shop: Shop) -> list[str]:
     paths = [path for path in shop.folder.iterdir() if not _OWN.fullmatch(path.name)]
     for place in filter(Path.is_dir, shop.folder.rglob("*.lance")):
         paths += _unreferenced(place)
-    paths += [path for path in (shop.folder / "scratch").rglob("*") if path.is_file()]
+    paths += _in_scratch(shop.folder / "scratch")
     paths += _in_temporary_folder(shop.folder / "tmp")
     state = shop.folder / "state"
     paths += [path for path in state.glob("*") if path.name != "v2"]
@@ -335,6 +336,14 @@ def leftovers(shop: Shop) -> list[str]:
     paths += [path for path in (shop.folder / "target").glob("*") if path.name not in _ARTIFACTS]
     paths += _beside_generations(shop.folder)
     return sorted({str(path.relative_to(shop.folder)) for path in paths} - {"scratch"})
+
+
+def _in_scratch(folder: Path) -> Iterator[Path]:
+    """Files in scratch, but for neighbours that were finished: these go after ten minutes."""
+    finished = {path.parent for path in folder.glob("neighbours/*/*/neighbours.json")}
+    for path in folder.rglob("*"):
+        if path.is_file() and finished.isdisjoint(path.parents):
+            yield path
 
 
 def _in_temporary_folder(folder: Path) -> Iterator[Path]:
