@@ -576,7 +576,8 @@ def _all_available(snapshot: Snapshot, types: Mapping[str, ColumnType]) -> list[
 
 def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
     if type is None:
-        type_name = field.spark_type or str(field.type)
+        name_of_extension = getattr(field.type, "extension_name", None)
+        type_name = name_of_extension or field.spark_type or str(field.type)
         return AvailableColumn(field.name, None, f"type {type_name} has no statistics")
     if not is_readable_name(field.name):
         return AvailableColumn(field.name, None, UNREADABLE_NAME)
