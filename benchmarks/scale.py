@@ -159,9 +159,9 @@ def plan(number: int, is_first: bool, folder: Path, tiny: bool) -> Measures:
     from lancestat.lake.history import Effect
     from lancestat.spec.model import Table
     from lancestat.tables.action import TableAction
-    from lancestat.tables.analyze import jobs, split
     from lancestat.tables.judgement import assess
     from lancestat.tables.planner import NOTHING_STORED, decide
+    from lancestat.tables.work_items import jobs, split
 
     now = table_of(FRAGMENTS[tiny][number], COLUMNS[tiny])
     base, index, effects = None, NOTHING_STORED, ()
@@ -295,7 +295,8 @@ def played(
     from itertools import groupby
 
     from lancestat.state.partials import group_width
-    from lancestat.tables.analyze import Scanned, jobs
+    from lancestat.tables.analyze import Scanned
+    from lancestat.tables.work_items import jobs
 
     width = group_width({group.fragment_id for group in table.groups})
 
@@ -356,9 +357,9 @@ def partials(folder: Path, tiny: bool) -> Measures:
     """Encode, decode and merge the partials of a fragment."""
     import pyarrow as pa
 
-    from lancestat.tables.analyze import PARTIALS_PER_JOB
     from lancestat.tables.statistics.kernel import analyze
     from lancestat.tables.statistics.partial import decode, encode, merge
+    from lancestat.tables.work_items import PARTIALS_PER_JOB
 
     numbers = range(ROWS[tiny])
     rows = pa.table(

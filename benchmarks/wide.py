@@ -25,11 +25,13 @@ import pyarrow as pa
 from measure import timed
 
 import lancestat.tables.analyze
+import lancestat.tables.work_items
 from lancestat import Project
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.spec.model import Target
 from lancestat.tables.action import TableAction
-from lancestat.tables.analyze import ProcessScanner, most_divisions
+from lancestat.tables.analyze import ProcessScanner
+from lancestat.tables.work_items import most_divisions
 
 FRAGMENTS, CORES = 20, 2
 PROJECT = "name: benchmark\ndefault_target: dev\ntargets: {dev: {state: state}}\n"
@@ -59,7 +61,8 @@ def planned(folder: Path) -> TableAction:
 
 def analyze(work: TableAction, divisions: Callable[[int], int]) -> Partials:
     """Read all fragments, with so many scans of each."""
-    lancestat.tables.analyze.most_divisions = divisions
+    for module in (lancestat.tables.analyze, lancestat.tables.work_items):
+        vars(module)["most_divisions"] = divisions
     target = Target("dev", "state", spark_master=f"local[{CORES}]")
     with ProcessScanner(target) as scanner:
         return {

@@ -37,8 +37,9 @@ from lancestat.spark.session import connect, running_session
 from lancestat.spark.versions import is_connect
 from lancestat.spec.model import Target
 from lancestat.tables import analyze
-from lancestat.tables.analyze import SparkScanner, split
+from lancestat.tables.analyze import SparkScanner
 from lancestat.tables.statistics.partial import encode
+from lancestat.tables.work_items import split
 from tests.connect_client import ENVIRONMENT
 from tests.examples import sample
 from tests.integration.commands import lancestat as commands

@@ -25,9 +25,10 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.lake.snapshot import ANALYSIS
 from lancestat.tables import analyze as partials_job
 from lancestat.tables.action import Scan
-from lancestat.tables.analyze import ProcessScanner, split
+from lancestat.tables.analyze import ProcessScanner
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
+from lancestat.tables.work_items import split
 from tests.examples import sample
 from tests.histories.world import REFUSED, STEPS, HistoryWorld, draw_history
 from tests.integration.executors import ODD, described

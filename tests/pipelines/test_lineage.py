@@ -29,7 +29,8 @@ from lancestat.pipelines import lineage as module
 from lancestat.pipelines.column_facet import FACET, generated_files
 from lancestat.pipelines.openlineage import dataset_name
 from lancestat.runs.result import RunInterrupted
-from lancestat.tables.analyze import RangePartials, ScanRange, ScanTask
+from lancestat.tables.analyze import RangePartials, ScanTask
+from lancestat.tables.work_items import ScanRange
 from tests import canaries
 from tests.examples import sample
 from tests.http_server import Handler, serving

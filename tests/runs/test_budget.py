@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import lancestat.tables.analyze
+import lancestat.tables.work_items
 from lancestat import Project
 from lancestat.cli.main import cli
 from lancestat.errors import InvalidArgument, InvalidProject
@@ -28,8 +28,9 @@ from lancestat.runs.actions import Action, Deferred, Dependent, Plan, Reason, ta
 from lancestat.runs.budget import Allowance, within_budget
 from lancestat.runs.result import NodeResult, RunResult, Status
 from lancestat.spec.budget import NO_BUDGET, Budget
-from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanRange, ScanTask
+from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanTask
 from lancestat.tables.wire import unstamped
+from lancestat.tables.work_items import ScanRange
 from tests.examples import examples
 from tests.runs.world import orders, write_project
 
@@ -37,7 +38,7 @@ from tests.runs.world import orders, write_project
 @pytest.fixture(autouse=True)
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small fragments are read by themselves, so that runs can be stopped between any two."""
-    monkeypatch.setattr(lancestat.tables.analyze, "_FEW", 1_000_000)
+    monkeypatch.setattr(lancestat.tables.work_items, "_FEW", 1_000_000)
 
 
 def table(folder: Path, name: str, *fragments: int) -> str:

@@ -15,16 +15,17 @@ from typing import Any
 import lance
 import pytest
 
-import lancestat.tables.analyze
+import lancestat.tables.work_items
 from lancestat import Project
 from lancestat.lake.commit import CommitOutcome
 from lancestat.report.values import Health
 from lancestat.runs.actions import table_figures
 from lancestat.runs.events import Cancelling, Event
 from lancestat.runs.result import NOT_BEGUN, NodeResult, RunInterrupted, Status
-from lancestat.tables.analyze import RangePartials, ScanRange, ScanTask
+from lancestat.tables.analyze import RangePartials, ScanTask
 from lancestat.tables.carriers import EntriesChange, commit
 from lancestat.tables.run import TableWorkspace
+from lancestat.tables.work_items import ScanRange
 from tests.runs.test_scheduler import statuses
 from tests.runs.world import orders, write_project
 
@@ -32,7 +33,7 @@ from tests.runs.world import orders, write_project
 @pytest.fixture(autouse=True)
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small fragments are read by themselves, so that runs can be stopped between any two."""
-    monkeypatch.setattr(lancestat.tables.analyze, "_FEW", 1_000_000)
+    monkeypatch.setattr(lancestat.tables.work_items, "_FEW", 1_000_000)
 
 
 FRAGMENTS = 20

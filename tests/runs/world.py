@@ -19,6 +19,7 @@ import lancestat.joins.run
 import lancestat.tables.analyze
 import lancestat.tables.run
 import lancestat.tables.summary
+import lancestat.tables.work_items
 from lancestat.errors import Location
 from lancestat.joins.run import OpenJoin
 from lancestat.joins.search.work import JoinWork
@@ -207,7 +208,7 @@ def few_groups(most: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lancestat.tables.summary, "MOST_GROUPS", most)
         patch.setattr(lancestat.tables.analyze, "group_width", partial(group_width, most=most))
-        patch.setattr(lancestat.tables.analyze, "_FEW", 2)
+        patch.setattr(lancestat.tables.work_items, "_FEW", 2)
         yield
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lancestat.tables.analyze
+import lancestat.tables.work_items
 from lancestat.errors import Cancelled, FragmentNotAnalyzed, LakeError, LancestatError
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.snapshot import ANALYSIS, RowRange
@@ -24,19 +24,10 @@ from lancestat.spark.session import in_process_bytes, start_seconds
 from lancestat.spec.model import LOCAL_ATTEMPTS, Target
 from lancestat.state.values import PartialKey
 from lancestat.tables.action import Scan
-from lancestat.tables.analyze import (
-    ProcessScanner,
-    RangePartials,
-    ScanRange,
-    ScanTask,
-    WorkItem,
-    jobs,
-    split,
-    together,
-    weigh,
-)
+from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanTask
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.work_items import ScanRange, WorkItem, jobs, split, together, weigh
 from tests.integration.scans import TableScan, decoded, whole_table
 from tests.runs.world import World
 
@@ -325,7 +316,7 @@ def test_many_small_fragments_are_read_at_once(tmp_path: Path) -> None:
         before_reading(patch, lambda part: read.append(part.rows.fragment_id))
         at_once = scanned(scanner, many)
         assert read == [30], "all but the large one are read together"
-        patch.setattr(lancestat.tables.analyze, "_FEW", 1_000)
+        patch.setattr(lancestat.tables.work_items, "_FEW", 1_000)
         one_by_one = scanned(scanner, many)
         assert len(read) == 1 + len(many.scans)
     assert at_once == one_by_one

@@ -16,6 +16,7 @@ import lancestat.state.retention
 import lancestat.tables.analyze
 import lancestat.tables.folding
 import lancestat.tables.run
+import lancestat.tables.work_items
 from lancestat.errors import Location, StateTooSmall, StateUnreachable
 from lancestat.joins.action import JoinAction
 from lancestat.runs.actions import Blocked, Plan, Skip, has_work
@@ -159,12 +160,12 @@ def test_what_was_stored_by_itself_is_folded_later(world: Bounded) -> None:
     check(world)
 
 
-@pytest.mark.parametrize("per_job", [lancestat.tables.analyze.PARTIALS_PER_JOB, 5 * COLUMNS])
+@pytest.mark.parametrize("per_job", [lancestat.tables.work_items.PARTIALS_PER_JOB, 5 * COLUMNS])
 def test_large_fragments_that_are_read_one_by_one_are_folded(
     world: Bounded, monkeypatch: pytest.MonkeyPatch, per_job: int
 ) -> None:
     """Also those of a range that several jobs have read."""
-    monkeypatch.setattr(lancestat.tables.analyze, "_SMALL_ROWS", 1)
+    monkeypatch.setattr(lancestat.tables.work_items, "_SMALL_ROWS", 1)
     monkeypatch.setattr(lancestat.tables.analyze, "PARTIALS_PER_JOB", per_job)
     world.budget = budget(4)
     assert world.run().status == "success"

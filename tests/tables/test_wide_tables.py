@@ -12,15 +12,15 @@ import pytest
 
 from lancestat.spark import fragment_reader
 from lancestat.spec.model import CommonValues
-from lancestat.tables import analyze
+from lancestat.tables import work_items
 from lancestat.tables.action import Scan
-from lancestat.tables.analyze import most_divisions
 from lancestat.tables.planner import work_of
 from lancestat.tables.statistics import kernel
 from lancestat.tables.statistics.kernel import Request
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.stored import TableRecord, table_records
 from lancestat.tables.wire import unstamped
+from lancestat.tables.work_items import most_divisions
 from tests.runs.world import World
 from tests.state.fresh import FreshState
 
@@ -146,7 +146,7 @@ def test_small_fragments_of_long_strings_are_read_some_columns_at_a_time(
     """The type of a column says little about its width, sizes of files more."""
     most = 1 << 19
     monkeypatch.setattr(fragment_reader, "BATCH_BYTES", most)
-    monkeypatch.setattr(analyze, "_BYTES_AT_ONCE", most)
+    monkeypatch.setattr(work_items, "_BYTES_AT_ONCE", most)
     chosen = random.Random(1)
     texts = {f"c{n:02}": [chosen.randbytes(500).hex() for _ in range(128)] for n in range(COLUMNS)}
     lance.write_dataset(pa.table(texts), str(tmp_path / "t.lance"), max_rows_per_file=2)
