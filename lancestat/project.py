@@ -182,7 +182,9 @@ class Project:
             self.spec,
             select,
             exclude,
-            states=lambda: graph.node_states(self.spec, self.state.digests(self.spec.target.name)),
+            states=lambda: graph.node_states(
+                self.spec, self.state.digests(self.spec.name, self.spec.target.name)
+            ),
         )
 
     def manifest(self) -> dict[str, Any]:
@@ -322,7 +324,7 @@ class Project:
         from lancestat.runs.result import past_runs
 
         check_whole("limit", limit, 0)
-        return past_runs(self.state, self.spec.target.name, limit, NODE_TYPES)
+        return past_runs(self.state, self.spec, limit, NODE_TYPES)
 
     def unfinished(self) -> UnfinishedNodes:
         """Return the nodes that failed, or were not run, in the target's newest recorded run."""

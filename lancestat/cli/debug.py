@@ -146,7 +146,7 @@ def check_state(project: Project) -> Check:
     """Check that the state can be read and, where this machine can tell, written."""
     uri = project.spec.target.state
     try:
-        project.state.digests(project.spec.target.name)
+        project.state.digests(project.spec.name, project.spec.target.name)
     except LancestatError as error:
         return _failed("state", error, "look at the target's state")
     folder = local_path(uri)

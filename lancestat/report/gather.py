@@ -285,7 +285,7 @@ def report_tables_of(
     return report_tables(
         requested,
         report=lambda: gather(spec, state, clock, spec.tables, with_fragments=True, runs=0),
-        runs=lambda: runs_by_node(state, spec.target.name, ALL),
+        runs=lambda: runs_by_node(state, spec, ALL),
         history=lambda: chain.from_iterable(recorded_history(state).values()),
     )
 
@@ -350,7 +350,7 @@ def gather(
     # Of what is known of tables, nothing follows from what a run would do.
     plan, observed = observer.observe(nodes, kinds=NODE_TYPES.keys() - {NodeKind.TABLE.value})
     nodes, spec = observed.nodes, observed.spec
-    outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
+    outcomes = runs_by_node(state, spec, runs) if nodes else {}
     now = clock()
     of_interest = [node for node in nodes if with_history or monitors_of(node, spec)]
     keys = [NODE_TYPES[node.kind.value].record_key(node) for node in of_interest]

@@ -109,8 +109,8 @@ class ResultReporter(Reporter):
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read the runs that wrote results, once."""
         if self.results is None and any(node.kind is self.kind for node in nodes):
-            state, target = self.observed.state, self.observed.spec.target.name
-            self.results = runs_by_node(state, target, RESULTS, self.kind.value)
+            state, spec = self.observed.state, self.observed.spec
+            self.results = runs_by_node(state, spec, RESULTS, self.kind.value)
 
     def report(self, node: KnnJoin | Duplicates, runs: tuple[PastRun, ...]) -> ResultReport:
         action, record = self.actions[node.name], self.observed.record_of(node)

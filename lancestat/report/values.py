@@ -18,7 +18,7 @@ from lancestat.redact import EMPTY_REDACTOR, Redactor, redact_line
 from lancestat.runs.actions import Action, Plan, Reason, SourceFindings
 from lancestat.runs.node import Observed
 from lancestat.runs.result import NodeCheck, PastRun, Status
-from lancestat.spec.model import Node
+from lancestat.spec.model import Node, ProjectSpec
 from lancestat.state.history import HistoryPoint
 from lancestat.state.store import StateReader
 
@@ -92,9 +92,12 @@ class NodeReport:
 NodeRuns = Mapping[str, tuple[PastRun, ...]]
 
 
-def runs_by_node(state: StateReader, target: str, limit: int, kind: str | None = None) -> NodeRuns:
+def runs_by_node(
+    state: StateReader, spec: ProjectSpec, limit: int, kind: str | None = None
+) -> NodeRuns:
     """Return the newest runs of each node, newest first, each with that node alone."""
-    recorded = state.recorded(kind, target, limit) if kind else state.outcomes(target, limit)
+    whose = spec.name, spec.target.name
+    recorded = state.recorded(kind, *whose, limit) if kind else state.outcomes(*whose, limit)
     runs = {node: [PastRun.of(run, NODE_TYPES) for run in some] for node, some in recorded.items()}
     return {node: tuple(run for run in some if run.nodes) for node, some in runs.items()}
 

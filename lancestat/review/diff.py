@@ -414,7 +414,7 @@ def _names(
 
 
 def _states(spec: ProjectSpec, state: Callable[[], StateReader]) -> Mapping[str, str]:
-    known = state().digests(spec.target.name)
+    known = state().digests(spec.name, spec.target.name)
     digests = {node.name: node_digest(node) for node in spec.nodes}
     return {
         name: "new" if name not in known else "same" if known[name] == digest else "modified"

@@ -294,7 +294,7 @@ def source_findings(
     planned = {table.name: table for table in tables_of(nodes)}
     last = {
         name: outcomes[0].nodes[0]
-        for name, outcomes in state.outcomes(spec.target.name, 1).items()
+        for name, outcomes in state.outcomes(spec.name, spec.target.name, 1).items()
         if outcomes[0].nodes[0].kind == Source.lists.value
     }
     # A run that finds a table up to date leaves no record of it where the state had been lost.

@@ -76,7 +76,7 @@ from lancestat.spark.session import RunSession, uses_package
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import query_variables
-from lancestat.state.garbage import GarbageReport, collect_state_garbage
+from lancestat.state.garbage import GarbageReport, Owner, collect_state_garbage
 from lancestat.state.history import HistoryPoint
 from lancestat.state.store import LanceState
 from lancestat.state.values import NodeRun, RunRecord
@@ -255,11 +255,11 @@ class RunRecorder:
         actions = plan.actions
         if not all(map(is_idle, actions)):
             return False
-        known = self.state.digests(plan.target)
+        known = self.state.digests(plan.project, plan.target)
         if any(known.get(action.node) != self.digests[action.node] for action in actions):
             return False
         # The failure of a node stays its newest outcome until a later run records another.
-        ended = self.state.outcomes(plan.target, 1)
+        ended = self.state.outcomes(plan.project, plan.target, 1)
         newest = [run.nodes[0] for action in actions for run in ended.get(action.node, ())]
         return all(node.result.get("status") == Status.SUCCESS.value for node in newest)
 
@@ -301,7 +301,10 @@ class Scheduler:
         """
         context, started_at = self.context, self.context.clock()
         recorder = RunRecorder(context.spec, context.state, context.digests)
-        run = RunRecord(context.run_id, command, plan.target, started_at, started_at, "running", ())
+        run = RunRecord(
+            *(context.run_id, command, plan.target, started_at, started_at, "running", ()),
+            project=plan.project,
+        )
         recorder.begin(plan, run)
         context.events.emit(_started(plan, run))
         interruption: KeyboardInterrupt | None = None
@@ -625,7 +628,8 @@ def collect_garbage(
             spec.options.of(node.dataset_uri)
     declared = frozenset(types[node.kind.value].record_key(node) for node in spec.nodes)
     names = {node.name for node in spec.nodes} | {f"source:{s.label}" for s in spec.sources}
-    report = collect_state_garbage(state, declared, dry_run, target=spec.target.name, nodes=names)
+    owner = Owner(spec.name, spec.target.name, names)
+    report = collect_state_garbage(state, declared, dry_run, owner=owner)
     for type in types.values():
         report = type.collect_garbage(spec, state, report, now)
     if not dry_run:

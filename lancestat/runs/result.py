@@ -436,7 +436,7 @@ class UnfinishedNodes:
 
 def unfinished(state: StateReader, spec: ProjectSpec) -> UnfinishedNodes:
     """Return them by the record of the newest run; only an idle run leaves no record."""
-    run = _newest(state, spec.target.name)
+    run = _newest(state, spec)
     if run is None:
         return UnfinishedNodes(None)
     declared = {node.name for node in spec.nodes}
@@ -457,10 +457,10 @@ def _is_left(run: RunRecord, node: NodeRun) -> bool:
     return status in _LEFT or (status == Status.DEFERRED.value and is_forgotten)
 
 
-def _newest(state: StateReader, target: str) -> RunRecord | None:
+def _newest(state: StateReader, spec: ProjectSpec) -> RunRecord | None:
     for limit in _LIMITS:
         runs = state.runs(limit)
-        newest = next(_under(target, runs), None)
+        newest = next(_own(spec, runs), None)
         if newest is not None or len(runs) < limit:
             return newest
     return None
@@ -545,20 +545,20 @@ class PastRun:
 
 
 def past_runs(
-    state: StateReader, target: str, limit: int | None, types: NodeTypes
+    state: StateReader, spec: ProjectSpec, limit: int | None, types: NodeTypes
 ) -> tuple[PastRun, ...]:
-    """Return the newest runs of a target, newest first; at most `limit`, all when None.
+    """Return the newest runs of the target, newest first; at most `limit`, all when None.
 
     `types` decode the figures of nodes.
     """
-    running = [PastRun.of(run, types, is_running=True) for run in _under(target, state.running())]
-    ended = [PastRun.of(run, types) for run in _under(target, state.runs(_ALL))]
+    running = [PastRun.of(run, types, is_running=True) for run in _own(spec, state.running())]
+    ended = [PastRun.of(run, types) for run in _own(spec, state.runs(_ALL))]
     return tuple([*running, *ended][:limit])
 
 
-def _under(target: str, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
-    # Targets may share a state.
-    return (run for run in runs if run.target == target)
+def _own(spec: ProjectSpec, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
+    # Projects and targets may share a state.
+    return (run for run in runs if run.is_of(spec.name, spec.target.name))
 
 
 def past_run(runs: Sequence[PastRun], run_id: str) -> PastRun:

@@ -10,8 +10,8 @@ from lancestat import display
 from lancestat.formats import count
 from lancestat.state.proofs import remove_proofs
 from lancestat.state.retention import compact, drop_rows
+from lancestat.state.run_records import project_and_target
 from lancestat.state.stored_table import DatasetLocation, Kind, StoredTable
-from lancestat.state.values import is_result
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -64,24 +64,36 @@ class GarbageReport:
     __str__ = display.as_text
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The target of a project that removes garbage; `nodes` names its nodes and sources."""
+
+    project: str
+    target: str
+    nodes: Collection[str]
+
+    def has(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row of a run is of this target."""
+        project, target = project_and_target(row["target"])
+        return project in ("", self.project) and target == self.target
+
+
 def collect_state_garbage(
     state: LanceState,
     declared: frozenset[str],
     dry_run: bool,
     *,
-    target: str | None = None,
-    nodes: Collection[str] = (),
+    owner: Owner | None = None,
 ) -> GarbageReport:
     """Remove what the state holds of tables that are not `declared`, and superseded datasets.
 
-    `declared` are the identities of all declared tables and results. With a `target`, results that
-    others have recorded stay. What its nodes recorded without a table goes too, unless they are in
-    `nodes`, the names of all its nodes and sources.
+    `declared` are the identities of all declared tables and results. With an `owner`, what others
+    have recorded stays, and what nodes that it no longer has recorded without a table goes too.
     """
-    if target is not None:
-        declared |= _results_of_others(state, target)
+    needed = declared if owner is None else declared | _recorded_by_others(state, owner)
     undeclared = [
-        (stored, *_undeclared(stored, declared, target, nodes)) for stored in state.tables
+        (stored, *_undeclared(stored, declared if stored.kind is Kind.RUNS else needed, owner))
+        for stored in state.tables
     ]
     dropped = {stored.kind: len(ids) for stored, ids, _ in undeclared}
     superseded = list(_superseded(state))
@@ -108,7 +120,7 @@ def collect_state_garbage(
             state.folder.storage.remove(location.path)
     for stored in state.tables:
         _remove_uncommitted(state, stored)
-    remove_proofs(state.folder, declared)
+    remove_proofs(state.folder, needed)
     return report
 
 
@@ -148,16 +160,14 @@ def _named_files(dataset: LanceDataset) -> set[str] | None:
 
 
 def _undeclared(
-    stored: StoredTable, declared: frozenset[str], target: str | None, nodes: Collection[str]
+    stored: StoredTable, declared: frozenset[str], owner: Owner | None
 ) -> tuple[list[int], int]:
     """Return the ids of rows of what is not declared, and their share of the dataset's bytes."""
 
     def read(dataset: LanceDataset) -> tuple[list[int], int]:
-        has_target = target is not None and stored.kind is Kind.RUNS
-        rows = dataset.to_table(
-            columns=["id", "table", *(("target", "node") if has_target else ())]
-        ).to_pylist()
-        ids = [row["id"] for row in rows if not _is_declared(row, declared, target, nodes)]
+        more = ("target", "node") if stored.kind is Kind.RUNS else ()
+        rows = dataset.to_table(columns=["id", "table", *more]).to_pylist()
+        ids = [row["id"] for row in rows if not _is_declared(row, declared, owner)]
         sizes = (
             file.file_size_bytes or 0
             for fragment in dataset.get_fragments()
@@ -169,25 +179,23 @@ def _undeclared(
     return stored.read(read, nothing, latest=True)
 
 
-def _results_of_others(state: LanceState, target: str) -> frozenset[str]:
-    """Return the identities of results that other targets than this one have recorded."""
+def _recorded_by_others(state: LanceState, owner: Owner) -> frozenset[str]:
+    """Return the identities of what other targets and projects have recorded."""
 
     def read(dataset: LanceDataset) -> frozenset[str]:
         rows = dataset.to_table(columns=["table", "target"]).to_pylist()
-        others = {row["table"] for row in rows if row["target"] != target}
-        return frozenset(other for other in others if other is not None and is_result(other))
+        return frozenset(row["table"] for row in rows if row["table"] and not owner.has(row))
 
     nothing: frozenset[str] = frozenset()
     return state.run_table.read(read, nothing, latest=True)
 
 
-def _is_declared(
-    row: Mapping[str, Any], declared: frozenset[str], target: str | None, nodes: Collection[str]
-) -> bool:
+def _is_declared(row: Mapping[str, Any], declared: frozenset[str], owner: Owner | None) -> bool:
+    if owner is not None and "target" in row and not owner.has(row):
+        return True
     if row["table"] is not None:
         return row["table"] in declared
-    node = row.get("node")
-    return node is None or row["target"] != target or node in nodes
+    return owner is None or row.get("node") is None or row["node"] in owner.nodes
 
 
 def _superseded(state: LanceState) -> Iterable[DatasetLocation]:

@@ -5,6 +5,9 @@ killed process has left look the same. So each writer keeps a file `writers/HOST
 RANDOM` while it writes, and garbage collection removes files without a commit only where no writer
 may still run.
 
+Projects may share a state, so that targets are stored as `PROJECT/TARGET`; earlier releases stored
+the name of the target alone.
+
 A run is recorded when it ends. Until then `running/HOST-PID-STARTED-TIME-RUN` holds its record as
 it would be if it ended now, with all nodes interrupted. Where that process no longer runs, this is
 the run's record.
@@ -66,6 +69,7 @@ def run_batch(run: RunRecord, schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
     head = {field.name: getattr(run, field.name) for field in fields(run) if field.name != "nodes"}
+    head["target"] = f"{head.pop('project')}/{run.target}".removeprefix("/")
     rows = [{**head, **_node_row(node)} for node in run.nodes]
     return pa.RecordBatch.from_pylist(rows or [head], schema)
 
@@ -102,7 +106,23 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[RunRecord]:
 
 
 def _run(row: Mapping[str, Any], *nodes: NodeRun) -> RunRecord:
-    return replace(codec.convert({**row, "nodes": ()}, RunRecord), nodes=nodes)
+    project, target = project_and_target(row["target"] or "")
+    head = {**row, "project": project, "target": target, "nodes": ()}
+    return replace(codec.convert(head, RunRecord), nodes=nodes)
+
+
+def project_and_target(stored: str) -> tuple[str, str]:
+    """Return the names of a project and of its target, the former empty where it is not stored."""
+    project, _, target = stored.rpartition("/")
+    return project, target
+
+
+def _is_of(targets: pa.ChunkedArray, project: str, target: str) -> pa.ChunkedArray:
+    """Return which stored targets are those of runs that `RunRecord.is_of` finds."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.is_in(targets, pa.array([f"{project}/{target}", target]))
 
 
 def _node(row: Mapping[str, Any]) -> NodeRun:
@@ -192,24 +212,25 @@ def newest_first(
 def with_interrupted(
     recorded: Mapping[str, tuple[RunRecord, ...]],
     interrupted: Iterable[RunRecord],
+    project: str,
     target: str,
     limit: int,
 ) -> Mapping[str, tuple[RunRecord, ...]]:
     """Add the outcomes of interrupted runs under a target to those by node, up to a limit each."""
     outcomes = dict(recorded)
     for run in interrupted:
-        for node in run.nodes if run.target == target else ():
+        for node in run.nodes if run.is_of(project, target) else ():
             runs = newest_first(outcomes.get(node.node, ()), [replace(run, nodes=(node,))])
             outcomes[node.node] = tuple(runs[:limit])
     return outcomes
 
 
-def read_digests(dataset: LanceDataset, target: str) -> dict[str, str]:
+def read_digests(dataset: LanceDataset, project: str, target: str) -> dict[str, str]:
     """The digest of every node's meaning in its newest row of a target."""
     import pyarrow.compute as pc
 
     rows = dataset.to_table(columns=["id", "node", "target", "digest"])
-    is_known = pc.and_(pc.is_valid(rows["digest"]), pc.equal(rows["target"], target))
+    is_known = pc.and_(pc.is_valid(rows["digest"]), _is_of(rows["target"], project, target))
     newest = rows.take(_newest(rows, "node", is_known))
     return dict(zip(newest["node"].to_pylist(), newest["digest"].to_pylist(), strict=True))
 
@@ -253,12 +274,18 @@ def _of_newest_runs(rows: pa.Table, order: NDArray[np.int64], limit: int) -> NDA
 
 
 def read_outcomes(
-    dataset: LanceDataset, target: str, limit: int, *, recorded_kind: str | None = None
+    dataset: LanceDataset,
+    project: str,
+    target: str,
+    limit: int,
+    *,
+    recorded_kind: str | None = None,
 ) -> dict[str, tuple[RunRecord, ...]]:
     """By node, its `limit` newest outcomes under a target; with a kind, those that recorded it."""
     more = ["kind", "record"] if recorded_kind else []
     rows = dataset.to_table(columns=["id", "node", "target", *more])
-    positions = _newest_outcomes(rows, target, limit, recorded_kind=recorded_kind)
+    is_wanted = _is_of(rows["target"], project, target)
+    positions = _newest_outcomes(rows, is_wanted, limit, recorded_kind=recorded_kind)
     if not positions:
         return {}
     by_node: dict[str, list[RunRecord]] = {}
@@ -277,9 +304,9 @@ def read_outcomes(
 
 
 def _newest_outcomes(
-    rows: pa.Table, target: str, limit: int, *, recorded_kind: str | None
+    rows: pa.Table, is_wanted: pa.ChunkedArray, limit: int, *, recorded_kind: str | None
 ) -> list[int]:
-    """Positions of a target's newest rows of every node, the newest first."""
+    """Positions of the newest wanted rows of every node, the newest first."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -287,7 +314,6 @@ def _newest_outcomes(
     nodes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     newest_first = commit_order(rows.column("id"))[::-1]
     order = newest_first[np.argsort(nodes[newest_first], kind="stable")]
-    is_wanted = pc.equal(rows.column("target"), target)
     if recorded_kind:
         is_of_kind = pc.equal(rows.column("kind"), recorded_kind)
         is_wanted = pc.and_(is_wanted, pc.and_(is_of_kind, rows.column("record")))

@@ -116,10 +116,10 @@ class StateReader:
             lambda dataset: history.read_history(dataset, keys), {}, latest=True
         )
 
-    def digests(self, target: str) -> Mapping[str, str]:
+    def digests(self, project: str, target: str) -> Mapping[str, str]:
         """By node, the digest of its meaning in the newest run of a target that took it up."""
         return self.run_table.read(
-            lambda dataset: run_records.read_digests(dataset, target), {}, latest=True
+            lambda dataset: run_records.read_digests(dataset, project, target), {}, latest=True
         )
 
     def runs(self, limit: int) -> list[RunRecord]:
@@ -148,20 +148,25 @@ class StateReader:
             texts = [self.folder.storage.read(path) for path in paths]
         return [run for text in texts if text for run in run_records.marked_runs(text)]
 
-    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
+    def recorded(
+        self, kind: str, project: str, target: str, limit: int
+    ) -> Mapping[str, tuple[RunRecord, ...]]:
         """By node of a kind, as `outcomes`, of the runs alone that recorded it."""
-        return self._outcomes(target, limit, kind)
+        return self._outcomes(project, target, limit, kind)
 
-    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
+    def outcomes(
+        self, project: str, target: str, limit: int
+    ) -> Mapping[str, tuple[RunRecord, ...]]:
         """By node, the newest runs of a target that took it up, with it alone, newest first."""
-        recorded = self._outcomes(target, limit)
-        return run_records.with_interrupted(recorded, self._interrupted(), target, limit)
+        recorded = self._outcomes(project, target, limit)
+        interrupted = self._interrupted()
+        return run_records.with_interrupted(recorded, interrupted, project, target, limit)
 
     def _outcomes(
-        self, target: str, limit: int, recorded_kind: str | None = None
+        self, project: str, target: str, limit: int, kind: str | None = None
     ) -> Mapping[str, tuple[RunRecord, ...]]:
         def read(dataset: LanceDataset) -> Mapping[str, tuple[RunRecord, ...]]:
-            return run_records.read_outcomes(dataset, target, limit, recorded_kind=recorded_kind)
+            return run_records.read_outcomes(dataset, project, target, limit, recorded_kind=kind)
 
         return self.run_table.read(read, {}, latest=True)
 

@@ -66,7 +66,8 @@ class NodeRun:
 class RunRecord:
     """A run that ended, with one entry per node.
 
-    Of a run whose process was killed `finished_at` is when it started.
+    Of a run whose process was killed `finished_at` is when it started. Earlier releases did not
+    record the `project`.
     """
 
     run_id: str
@@ -76,6 +77,11 @@ class RunRecord:
     finished_at: Instant
     status: str
     nodes: tuple[NodeRun, ...]
+    project: str = ""
+
+    def is_of(self, project: str, target: str) -> bool:
+        """Whether it is a run of a project's target, as far as that is recorded."""
+        return self.target == target and self.project in ("", project)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +126,6 @@ def result_identity(kind: str, uri: str) -> str:
     path = local_path(uri)
     place = canonical_uri(uri) if path is None else f"{os.path.realpath(path.parent)}/{path.name}"
     return f"{kind} {_digest(place)}"
-
-
-def is_result(identity: str) -> bool:
-    """Whether an identity is that of a result, and not of a table."""
-    return " " in identity
 
 
 def _digest(place: str) -> str:

@@ -645,7 +645,7 @@ def test_parts_of_a_query_are_shown_only_when_it_is_not_secret(
     message = node.message or ""
     assert node.code == "LS555"
     assert (PIECE in message) is not is_secret
-    stored = project.state.outcomes("dev", 1)["near"][0].nodes[0].result
+    stored = project.state.outcomes("shop", "dev", 1)["near"][0].nodes[0].result
     remembered = stored["message"]
     assert stored["code"] == "LS555"
     assert (PIECE in remembered) is (variable is None)

@@ -252,14 +252,14 @@ def test_expire_keeps_all_fields_when_it_drops_duplicates(state: LanceState) -> 
 
 def test_digests_are_those_of_the_newest_run_of_every_node(make_state: MakeState) -> None:
     state = make_state()
-    assert dict(state.digests("dev")) == {}
+    assert dict(state.digests("shop", "dev")) == {}
     for number, digest in ((2, "old"), (1, "new")):
         node = NodeRun("orders", "table", digest, {}, None)
         state.add_run(run(number, nodes=(node,)))
     state.add_run(run(3, nodes=(NodeRun("parts", "table", "d", {}, None),)))
     state.add_run(replace(run(0), target="prod", nodes=(replace(node, digest="other"),)))
-    assert dict(make_state().digests("dev")) == {"orders": "new", "parts": "d"}
-    assert dict(make_state().digests("prod")) == {"orders": "other"}
+    assert dict(make_state().digests("shop", "dev")) == {"orders": "new", "parts": "d"}
+    assert dict(make_state().digests("shop", "prod")) == {"orders": "other"}
 
 
 class Model:

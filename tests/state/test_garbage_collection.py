@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.state.garbage import GarbageReport, collect_state_garbage
+from lancestat.state.garbage import GarbageReport, Owner, collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun
 from lancestat.tables.stored import add_partials, table_records
@@ -48,12 +48,36 @@ def test_items_that_no_declared_table_needs_are_dropped(folder: Path, state: Lan
 def test_runs_of_nodes_that_a_target_no_longer_has_are_dropped(state: LanceState) -> None:
     target = state.runs(1)[0].target
     kept = ["node of kept"]
-    for other in ({"target": target, "nodes": [*kept, "join"]}, {"target": "other", "nodes": kept}):
-        report = collect_state_garbage(state, KEPT, dry_run=True, **other)
-        assert report.runs_dropped == 1, "that of the table alone"
-    report = collect_state_garbage(state, KEPT, dry_run=False, target=target, nodes=kept)
+    for nodes, dropped in (([*kept, "join"], 1), (kept, 2)):
+        owner = Owner("shop", target, nodes)
+        report = collect_state_garbage(state, KEPT, dry_run=True, owner=owner)
+        assert report.runs_dropped == dropped, "that of the table anyway"
+    report = collect_state_garbage(state, KEPT, dry_run=False, owner=Owner("shop", target, kept))
     assert report.runs_dropped == 2
     assert [node.node for node in state.runs(1)[0].nodes] == ["node of kept"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_kept"),
+    [
+        (Owner("shop", "dev", ["node of gone", "join"]), False),
+        (Owner("shop", "dev", []), False),
+        (Owner("shop", "prod", []), True),
+        (Owner("bank", "dev", []), True),
+    ],
+)
+def test_what_other_targets_and_projects_have_recorded_stays(
+    folder: Path, owner: Owner, is_kept: bool
+) -> None:
+    state = open_state(str(folder))
+    add_partials(state, "gone", [stored(1, x=1)])
+    failed = NodeRun("join", "knn_join", "d1", {}, None)
+    state.add_run(dataclasses.replace(run(1, record("gone", 1), nodes=(failed,)), project="shop"))
+    report = collect_state_garbage(state, frozenset({"orders"}), dry_run=False, owner=owner)
+    is_join_kept = is_kept or "join" in owner.nodes
+    assert set(table_records(open_state(str(folder)))) == ({"gone"} if is_kept else set())
+    assert len(state.partial_index("gone").singles) == is_kept
+    assert report.runs_dropped == (not is_kept) + (not is_join_kept)
 
 
 def test_a_dry_run_reports_the_same_and_changes_nothing(folder: Path, state: LanceState) -> None:

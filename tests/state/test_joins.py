@@ -81,7 +81,7 @@ def test_joins_and_tables_have_separate_records(make_state: MakeState) -> None:
     state.add_run(join_run(2, JOIN))
     assert dict(table_records(make_state())) == {"t": record("t", 1)}
     assert dict(join_records(make_state())) == {"j": JOIN}
-    assert make_state().digests("dev")["j"] == "d1"
+    assert make_state().digests("shop", "dev")["j"] == "d1"
     assert make_state().runs(5) == [join_run(2, JOIN), run(1, record("t", 1))]
 
 
@@ -91,7 +91,7 @@ def test_a_join_that_failed_keeps_its_last_record(make_state: MakeState) -> None
     failed = NodeRun("j", "knn_join", "d2", {"status": "error"}, None)
     state.add_run(run(2, nodes=(failed,)))
     assert dict(join_records(make_state())) == {"j": JOIN}
-    assert dict(make_state().digests("dev")) == {"j": "d2"}
+    assert dict(make_state().digests("shop", "dev")) == {"j": "d2"}
 
 
 @pytest.mark.usefixtures("few_runs_kept")
@@ -234,8 +234,8 @@ def test_runs_that_wrote_a_result_are_listed_whatever_was_run_since(make_state: 
         made = replace(idle, record=JOIN.stored("j") if number % 4 == 1 else None)
         table = NodeRun("t", "table", "d", {"number": number}, record("t", number).stored())
         state.add_run(run(number, nodes=(made, table)))
-    results = make_state().recorded("knn_join", "dev", 2)
+    results = make_state().recorded("knn_join", "shop", "dev", 2)
     assert {name: [past.nodes[0].result["number"] for past in runs]
             for name, runs in results.items()} == {"j": [9, 5]}  # fmt: skip
-    assert len(make_state().recorded("knn_join", "dev", 9)["j"]) == 3
-    assert make_state().recorded("knn_join", "prod", 9) == {}
+    assert len(make_state().recorded("knn_join", "shop", "dev", 9)["j"]) == 3
+    assert make_state().recorded("knn_join", "shop", "prod", 9) == {}

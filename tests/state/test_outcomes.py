@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "d
 
 
 def ids(state: LanceState, limit: int) -> dict[str, list[str]]:
-    by_node = state.outcomes("dev", limit)
+    by_node = state.outcomes("shop", "dev", limit)
     return {node: [outcome.run_id for outcome in outcomes] for node, outcomes in by_node.items()}
 
 
@@ -49,12 +50,26 @@ def test_outcomes_of_each_node_are_listed_newest_first(make_state: MakeState) ->
     }
     assert ids(state, 2) == {"a": ["run 5", "run 4"], "b": ["run 2"], "c": ["run 5"]}
     assert ids(state, 1) == {"a": ["run 5"], "b": ["run 2"], "c": ["run 5"]}
-    assert not any(state.outcomes("dev", 0).values())
+    assert not any(state.outcomes("shop", "dev", 0).values())
+
+
+def test_projects_that_share_a_state_have_outcomes_of_their_own(make_state: MakeState) -> None:
+    # Earlier releases have not recorded the project.
+    for number, project in enumerate(("shop", "bank", "")):
+        make_state().add_run(replace(ended(number, "a", f"b{number}"), project=project))
+    state = make_state()
+    assert ids(state, 9) == {"a": ["run 2", "run 0"], "b0": ["run 0"], "b2": ["run 2"]}
+    assert set(state.digests("bank", "dev")) == {"a", "b1", "b2"}
+    assert [(run.project, run.target) for run in state.runs(9)] == [
+        ("", "dev"),
+        ("bank", "dev"),
+        ("shop", "dev"),
+    ]
 
 
 def test_an_outcome_has_the_fields_of_its_run(make_state: MakeState) -> None:
     make_state().add_run(ended(7, "a", target="prod"))
-    [outcome] = make_state().outcomes("prod", 1)["a"]
+    [outcome] = make_state().outcomes("shop", "prod", 1)["a"]
     assert (outcome.run_id, outcome.command, outcome.target) == ("run 7", "run", "prod")
     assert outcome.finished_at == EPOCH + timedelta(minutes=7)
     [node] = outcome.nodes
@@ -67,8 +82,8 @@ def test_outcomes_of_other_targets_are_ignored(make_state: MakeState) -> None:
         writer.add_run(ended(number, "a", target=target))
     assert ids(make_state(), 1) == {"a": ["run 2"]}
     assert ids(make_state(), 9) == {"a": ["run 2", "run 0"]}
-    assert len(make_state().outcomes("prod", 9)["a"]) == 3
-    assert make_state().outcomes("none", 9) == {}
+    assert len(make_state().outcomes("shop", "prod", 9)["a"]) == 3
+    assert make_state().outcomes("shop", "none", 9) == {}
 
 
 def test_an_outcome_that_does_not_decode_is_left_out(
@@ -80,7 +95,7 @@ def test_an_outcome_that_does_not_decode_is_left_out(
     assert dataset is not None
     lance.dataset(dataset.uri).update({"result_json": "'[]'"}, where="node = 'a'")
     with caplog.at_level(logging.WARNING, logger="lancestat.state"):
-        assert set(open_state(str(tmp_path)).outcomes("dev", 1)) == {"b"}
+        assert set(open_state(str(tmp_path)).outcomes("shop", "dev", 1)) == {"b"}
     assert "1 outcomes of runs do not decode" in caplog.text
 
 

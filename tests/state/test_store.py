@@ -445,7 +445,7 @@ def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
     after = open_state(str(folder))
     assert table_records(after)["t"].version == 4
     assert [stored_run.run_id for stored_run in after.runs(2)] == ["run-4", "run-3"]
-    assert [outcome.run_id for outcome in after.outcomes("dev", 2)["node of t"]] == [
+    assert [outcome.run_id for outcome in after.outcomes("shop", "dev", 2)["node of t"]] == [
         "run-4",
         "run-3",
     ]
