@@ -491,12 +491,21 @@ def test_publish_none_then_manifest_publishes_without_reading(world: World) -> N
     assert not world.reads
 
 
-def test_publish_none_notices_a_recreated_dataset(world: World) -> None:
-    world.publish = Publish.NONE
+@pytest.mark.parametrize("publish", Publish)
+@pytest.mark.parametrize("newer", [-1, 0, 1])
+def test_a_dataset_made_anew_has_other_rows(world: World, publish: Publish, newer: int) -> None:
+    """Also one with as many versions as the last run has seen, or fewer."""
+    world.publish = publish
+    world.dataset.update_config({"owner": "shop"})
     settle(world)
+    versions = world.dataset.version + newer
     lance.LanceDataset.drop(str(world.path), {})
     lance.write_dataset(orders(7, 40), str(world.path))
-    assert world.action().verb == "refresh"
+    while world.dataset.version < versions:
+        world.dataset.update_config({"owner": "shop"})
+    missing = (Reason.PUBLISH_MISSING,) if publish is Publish.MANIFEST else ()
+    action = world.action()
+    assert (action.verb, action.reasons) == ("refresh", (Reason.ROWS_CHANGED, *missing))
     world.run()
     assert fragments_read(world) == 1
 
