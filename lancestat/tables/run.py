@@ -636,7 +636,8 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
     found = {**done.record.history_figures(), "bytes_read": result.bytes_scanned}
     if table.schema_change is not None:
         found["schema_change"] = table.schema_change
-    return NodeEnded(result, done.record.stored(), found, live, versions, needed)
+    stored, is_in_record = done.record.stored(), not done.record.published
+    return NodeEnded(result, stored, found, live, versions, needed, is_in_record)
 
 
 def _needed(table: TableVersion) -> Mapping[str, frozenset[str]]:
