@@ -139,7 +139,7 @@ def record_again(skip: Skip, assessment: TableAssessment, changes: TableChanges)
     Nothing is published: projects with states of their own would do so in turn.
     """
     coverage = cover(changes.groups, changes.index, changes.rewrites)
-    if coverage.missing:
+    if coverage.missing or assessment.finding.reason is not GuardReason.CURRENT:
         return skip
     return replace(
         skip,

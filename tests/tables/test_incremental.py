@@ -328,6 +328,28 @@ def test_a_run_killed_after_it_published_loses_nothing_where_the_table_has_moved
     assert not world.reads
 
 
+def test_a_run_killed_after_it_published_is_recorded_where_the_policy_accepts_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state has a record of the run before, with histograms."""
+    world.policy = Policy(allow_stale=True, refresh=RefreshWhen.WHEN_STALE)
+    world.histogram = True
+    settle(world)
+    append(world)
+    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
+    world.policy = Policy()
+    publish_and_die(world, monkeypatch)
+    world.policy = Policy(allow_stale=True, refresh=RefreshWhen.WHEN_STALE)
+    action = world.action()
+    assert isinstance(action, Skip)
+    assert [type(stage) for stage in action.stages] == [RecordStatistics]
+    assert world.run().status == "success"
+    assert is_complete(world)
+    assert not world.action().notes
+    append(world)
+    assert (world.action().reasons, world.action().notes) == ((Reason.POLICY_ACCEPTS,), ())
+
+
 def test_a_run_killed_after_it_published_on_a_table_without_rows_is_recorded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
