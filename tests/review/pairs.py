@@ -207,6 +207,13 @@ HARMLESS = {
         _table("groups: [[o_text, o_key], [o_text, o_price]]", *_RELATIONS[1:]),
     ),
     "freshness": Pair(_table(), _table("freshness: {warn_after: 12h, error_after: 24h}")),
+    "monitors": Pair(
+        _table("monitors: [schema_changes, {column_anomalies: [o_key]}]"),
+        _table(
+            "monitors: [{schema_changes: {severity: error}}, {column_anomalies: {columns: "
+            "[o_key, o_text], training_period: 7d, anomaly_sensitivity: 4}}]"
+        ),
+    ),
     "renamed": Pair(
         {"specs/a.yml": _table(_LISTED), "specs/b.yml": _table(name="parts", uri="parts")},
         {
