@@ -113,11 +113,14 @@ def _changes(view: views.HistoryView, page: views.Page) -> list[str]:
 
 def _from_to(figures: Sequence[Mapping[str, Any]], key: str) -> str:
     """Return a figure in the first and in the last run: `12 to 15`, `12` where it is the same."""
-    known = [one[key] for one in figures if key in one]
-    texts = [count(one) if isinstance(one, int) else visible(shortened(one)) for one in known]
-    if not texts:
+    first, last = (_bound_or_count(one.get(key)) for one in (figures[0], figures[-1]))
+    return first if first == last else f"{first or 'none'} to {last or 'none'}"
+
+
+def _bound_or_count(value: Any) -> str:
+    if value is None:
         return ""
-    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+    return count(value) if isinstance(value, int) else visible(shortened(value))
 
 
 def shortened(text: str) -> str:

@@ -45,6 +45,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.monitors import Monitor
 from lancestat.spec.redaction import named
+from lancestat.spec.relations import groups_text
 
 # `redact_line` does not shorten a text of so many characters.
 _PIECE = 500
@@ -504,6 +505,8 @@ def _text(value: Any, json: Any) -> str:
             return age(value)
         case ColumnSelection():
             return "; ".join(map(_rule_text, selection_rules(value)))
+        case (tuple(), *_):
+            return groups_text(value)
         case tuple():
             return ", ".join(json)
     return json or ""

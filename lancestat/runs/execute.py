@@ -207,19 +207,24 @@ class RunRecorder:
         ended: Sequence[NodeEnded],
         *,
         is_interrupted: bool = False,
-    ) -> None:
+    ) -> StateError | None:
         """Record a run, but for its nodes, and these; expire old state unless interrupted.
 
-        The results are published already. A run that found nothing to do, as most scheduled ones
-        do, is not recorded.
+        Returns why the run could not be recorded. A run that found nothing to do, as most scheduled
+        ones do, is not.
         """
         if self._is_idle(plan):
-            return
+            return None
         nodes = tuple(self._node(node, plan.full_refresh) for node in ended)
         live = {table: live for node in ended for table, live in node.live.items()}
         needed = {table: fields for node in ended for table, fields in node.needed.items()}
         try:
             self.state.add_run(replace(run, nodes=nodes))
+        except StateError as error:
+            # Where results are published, the next run is slower without its record, not wrong.
+            _log.warning("the run is not recorded: %s", error)
+            return error
+        try:
             self.state.add_history(
                 [
                     HistoryPoint.of(
@@ -236,8 +241,8 @@ class RunRecorder:
             if not is_interrupted:
                 self.state.expire(live, needed)
         except StateError as error:
-            # The results are published: without its record the next run is slower, not wrong.
-            _log.warning("the run is not recorded: %s", error)
+            _log.warning("the history of the run is not recorded: %s", error)
+        return None
 
     def _node(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
         result = ended.result
@@ -327,7 +332,10 @@ class Scheduler:
             sources=plan.sources,
         )
         run = replace(run, finished_at=finished_at, status=result.status.value)
-        recorder.record(plan, run, in_order, is_interrupted=interruption is not None)
+        unrecorded = recorder.record(plan, run, in_order, is_interrupted=interruption is not None)
+        if unrecorded is not None:
+            nodes = tuple(self._lost(node, unrecorded) for node in in_order)
+            result = replace(result, nodes=nodes)
         if interruption is None:
             try:
                 result = replace(result, checks=tuple(self.check(result)))
@@ -503,11 +511,17 @@ class Scheduler:
                 self.is_stopped = True
             if (lost_by := self._lost_spark(error, action.node)) not in (None, action.node):
                 return _not_run(action, f"it needs Spark, which failed '{lost_by}'")
-            shown = shown_error(self.context.spec, action.node, known_error(error))
-            failure = failed(planned(action), shown)
-            location = failure.location or self.context.location(action.node)
-            return NodeEnded(_timed(replace(failure, location=location), started))
+            return NodeEnded(_timed(self._failed(planned(action), known_error(error)), started))
         return replace(done, result=_timed(done.result, started))
+
+    def _failed(self, result: NodeResult, error: LancestatError) -> NodeResult:
+        failure = failed(result, shown_error(self.context.spec, result.name, error))
+        return replace(failure, location=failure.location or self.context.location(result.name))
+
+    def _lost(self, ended: NodeEnded, error: LancestatError) -> NodeResult:
+        """The result of a node after a run that could not be recorded."""
+        is_lost = ended.is_in_record and ended.result.status is Status.SUCCESS
+        return self._failed(ended.result, error) if is_lost else ended.result
 
     def _without(self, needed: str, action: Action) -> NodeEnded:
         """The end of a node that reads the result of another, which has not succeeded."""

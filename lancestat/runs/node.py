@@ -79,6 +79,7 @@ class NodeEnded:
     `live` has by dataset the fingerprints of the version that was read, and `versions` by URI that
     of each Lance dataset. `history` is what is kept of the node for its history: JSON. `needed` has
     by dataset the fields of partials where the state has to be small, and keeps no others.
+    `is_in_record` says that the record is the only place that has the result.
     """
 
     result: NodeResult
@@ -87,6 +88,7 @@ class NodeEnded:
     live: Mapping[str, frozenset[Fingerprint]] = field(default_factory=dict)
     versions: Mapping[str, int] = field(default_factory=dict)
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    is_in_record: bool = False
 
 
 class NodeRunner(Protocol):

@@ -18,12 +18,14 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache, wraps
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -260,12 +262,38 @@ def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
 
 @contextmanager
 def changed_environment(**changes: str | None) -> Iterator[None]:
+    """Change variables while the block runs, for this process's Python and what it starts.
+
+    What this thread sets within, as PySpark does, stays in `os.environ`. Threads of Lance call
+    `getenv` all the time, and a `setenv` frees the memory that it reads.
+    """
+    _keep_from_c()
     before = {name: os.environ.get(name) for name in changes}
-    _set_variables(changes)
+    _python_alone.depth = getattr(_python_alone, "depth", 0) + 1
     try:
+        _set_variables(changes)
         yield
     finally:
         _set_variables(before)
+        _python_alone.depth -= 1
+
+
+_python_alone = threading.local()
+
+
+@cache
+def _keep_from_c() -> None:
+    """Make `os.environ` skip the C library in threads that change variables for Python alone."""
+
+    def unless_alone(change: Callable[..., None]) -> Callable[..., None]:
+        @wraps(change)
+        def changed(*arguments: bytes) -> None:
+            if not getattr(_python_alone, "depth", 0):
+                change(*arguments)
+
+        return changed
+
+    os.putenv, os.unsetenv = unless_alone(os.putenv), unless_alone(os.unsetenv)
 
 
 def _set_variables(values: Mapping[str, str | None]) -> None:

@@ -8,8 +8,10 @@ from datetime import timedelta
 from typing import Any, ClassVar, get_args
 
 from lancestat.errors import Location
+from lancestat.formats import age
 from lancestat.spec.declaration import (
     DURATION,
+    Declared,
     Either,
     Key,
     Listed,
@@ -17,6 +19,7 @@ from lancestat.spec.declaration import (
     Resource,
     Text,
     key,
+    key_fields,
     keys,
     number,
     resource,
@@ -141,6 +144,24 @@ class Monitor:
     def name(self) -> str:
         return self.watched.name
 
+    def __str__(self) -> str:
+        """Return its name, and in parentheses what is not as by default."""
+        watched: Declared = self.watched
+        values = [(one, getattr(watched, one.name)) for one in key_fields(type(watched))]
+        stated = [f"{one.name} {_text(value)}" for one, value in values if value != one.default]
+        return f"{self.name} ({'; '.join(stated)})" if stated else self.name
+
+
+def _text(value: Columns | timedelta | float | Severity) -> str:
+    match value:
+        case tuple():
+            return ", ".join(value)
+        case timedelta():
+            return age(value)
+        case Severity():
+            return value.value
+    return f"{value:g}"
+
 
 _NAMED = Text(
     title="the name of a monitor",
@@ -159,7 +180,7 @@ MONITORS = Listed(
 
 def monitors_text(monitors: Sequence[Monitor]) -> str:
     """Return monitors as a diff shows them."""
-    return ", ".join(monitor.name for monitor in monitors)
+    return ", ".join(map(str, monitors))
 
 
 def monitor_objections(monitors: Sequence[Monitor]) -> Iterator[tuple[str, int]]:

@@ -67,7 +67,6 @@ from lancestat.spec.relations import (
     Reference,
     canonical_groups,
     distinct_groups,
-    groups_text,
     references_text,
     referring_groups,
 )
@@ -367,7 +366,6 @@ class Table:
         "Columns that queries join, group or filter by together. The number of distinct "
         "combinations of their values is kept for each group.",
         risk=Risk.COVERAGE_LOST,
-        words=groups_text,
         canonical=canonical_groups,
         default=(),
     )
@@ -376,7 +374,6 @@ class Table:
         "Columns that identify a row: no two rows are equal in all of them, and none of them is "
         "null. A key of several columns is a group as well.",
         risk=Risk.COVERAGE_LOST,
-        words=groups_text,
         canonical=canonical_groups,
         default=(),
     )

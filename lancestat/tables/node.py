@@ -21,7 +21,7 @@ from lancestat.lake.fingerprint import ColumnGroup, column_groups, table_digest
 from lancestat.lake.history import History, commits_since
 from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
-from lancestat.runs.actions import Action, Blocked, is_pending
+from lancestat.runs.actions import Action, Blocked, Skip, is_pending
 from lancestat.runs.discover import require_sole_writer
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer
@@ -114,12 +114,15 @@ class TableObserver:
             if is_unrecorded(assessment):
                 return record_again(skip, assessment, self.changes(assessment))
             return skip
+        changes = self.changes(assessment)
         action = decide(
             assessment,
-            self.changes(assessment),
+            changes,
             full_refresh=full_refresh,
             in_process_bytes=self.in_process_bytes,
         )
+        if isinstance(action, Skip) and is_unrecorded(assessment):
+            return record_again(action, assessment, changes)
         if is_pending(action):
             try:
                 require_sole_writer(self.observed.spec, table)

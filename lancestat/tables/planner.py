@@ -19,6 +19,7 @@ from lancestat.runs.actions import (
     Skip,
 )
 from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.spec.relations import Columns
 from lancestat.state.values import PartialIndex, covered_keys, field_keys, partial_key, plain_key
 from lancestat.tables.action import (
     MergePartials,
@@ -138,7 +139,7 @@ def record_again(skip: Skip, assessment: TableAssessment, changes: TableChanges)
     Nothing is published: projects with states of their own would do so in turn.
     """
     coverage = cover(changes.groups, changes.index, changes.rewrites)
-    if coverage.missing:
+    if coverage.missing or assessment.finding.reason is not GuardReason.CURRENT:
         return skip
     return replace(
         skip,
@@ -324,10 +325,16 @@ def _policy_accepts(assessment: TableAssessment, verdict: Verdict) -> bool:
 
 def _has_partials(assessment: TableAssessment) -> bool:
     """Whether all that the state alone has were wanted, and so made, when the last run read."""
+    return not _unmade(assessment)
+
+
+def _unmade(assessment: TableAssessment) -> set[Columns]:
+    """The columns of partials that the state alone has, and that the last run did not want."""
     record = assessment.record
     histograms, keys = (record.histograms, record.special_keys) if record else ((), ())
-    is_known = assessment.special_keys <= covered_keys(frozenset(keys))
-    return is_known and assessment.histograms <= set(histograms)
+    new_keys = assessment.special_keys - covered_keys(frozenset(keys))
+    new_histograms = assessment.histograms.difference(histograms)
+    return {assessment.wanted[key] for key in new_keys} | {(name,) for name in new_histograms}
 
 
 def _is_ours(assessment: TableAssessment) -> bool:
@@ -432,8 +439,11 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
         reasons |= {Reason.SCHEMA_CHANGED} if known_hash != assessment.schema_hash else set()
     if not _has_groups(assessment):
         reasons.add(Reason.SPEC_CHANGED)
-    if not _has_partials(assessment):
-        reasons.add(Reason.SPEC_CHANGED if record else Reason.NEW)
+    unmade = _unmade(assessment)
+    if record is None and unmade:
+        reasons.add(Reason.NEW)
+    elif any(columns_before.issuperset(names) for names in unmade):
+        reasons.add(Reason.SPEC_CHANGED)
     reasons |= {Reason.RULES_CHANGED} if _is_outdated(assessment) else set()
     effects = changes.history.effects
     reasons |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
@@ -441,9 +451,21 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
         reasons.add(Reason.ROWS_CHANGED)
     if changes.base_digest is None and not changes.history.is_complete:
         reasons.add(Reason.ROWS_CHANGED)
+    if _is_other_dataset(assessment, changes):
+        reasons.add(Reason.ROWS_CHANGED)
     if not reasons:
         reasons.add(Reason.VERSION_MOVED)
     return tuple(reason for reason in Reason if reason in reasons)
+
+
+def _is_other_dataset(assessment: TableAssessment, changes: TableChanges) -> bool:
+    """Whether the dataset was made anew: it lacks the version that a run read, or has another."""
+    record, base = assessment.record, changes.base_digest
+    if record is None or assessment.described_version not in (None, record.version):
+        return False
+    is_same_selection = set(record.columns) == {field.name for field in assessment.columns}
+    is_other = is_same_selection and base is not None and base != record.content_digest
+    return is_other or record.version > assessment.snapshot.version
 
 
 def _publication_reasons(assessment: TableAssessment) -> set[Reason]:

@@ -55,7 +55,7 @@ from lancestat.tables.carriers import CARRIERS
 from lancestat.tables.coverage import Carry, Coverage, Reuse
 from lancestat.tables.folding import count_ranges, fold_stored
 from lancestat.tables.judgement import TableAssessment, TableChanges
-from lancestat.tables.planner import read_missing, skip_if_current
+from lancestat.tables.planner import read_missing
 from lancestat.tables.relations import KeyResult, key_result
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
@@ -64,6 +64,7 @@ from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, de
 from lancestat.tables.stored import TableRecord, add_partials, read_partials
 from lancestat.tables.summary import GroupPartials, RunningMerge, reuse_groups, store_summary
 from lancestat.tables.wire import (
+    GuardReason,
     JointStatistics,
     encode_kept,
     encode_statistics,
@@ -539,7 +540,7 @@ class TableRunner:
         found = read_missing(assessment, changes)
         found = replace(found, table=replace(found.table, fold=fold))
         unrecorded = NodeEnded(replace(result, notes=(*assessment.notes, STATE_LACKS)))
-        if found.reading or skip_if_current(assessment) is None:
+        if found.reading or assessment.finding.reason is not GuardReason.CURRENT:
             return NodeEnded(result)
         workspace = TableWorkspace(self.context, found, self.scan)
         try:
@@ -636,7 +637,8 @@ def _table_ended(result: NodeResult, action: TableAction, done: TableWorkspace) 
     found = {**done.record.history_figures(), "bytes_read": result.bytes_scanned}
     if table.schema_change is not None:
         found["schema_change"] = table.schema_change
-    return NodeEnded(result, done.record.stored(), found, live, versions, needed)
+    stored, is_in_record = done.record.stored(), not done.record.published
+    return NodeEnded(result, stored, found, live, versions, needed, is_in_record)
 
 
 def _needed(table: TableVersion) -> Mapping[str, frozenset[str]]:

@@ -113,6 +113,13 @@ def test_show_prints_it(project: Project) -> None:
     assert [cell["max"] for cell in cells if cell["column"] == "id"] == ["14", "24", "39"]
 
 
+def test_a_figure_that_the_newest_run_lacks_is_not_that_of_an_earlier_one(project: Project) -> None:
+    lance.dataset(str(project.spec.root / "orders.lance")).delete("true")
+    project.run().raise_for_status()
+    expected = ["id", "0", "15", "to", "0", "0", "to", "none", "14", "to", "none"]
+    assert expected in [line.split() for line in shown(project).splitlines()]
+
+
 def test_sql_has_it(project: Project) -> None:
     table = project.report_tables({"history"})["history"]
     of_table = table.filter(pa.compute.is_null(table["column"]))

@@ -76,8 +76,9 @@ policies:
 """
 _STRICT = _table("policy: {allow.stale: false}", _LISTED)
 
+_GROUPS = "groups: [[o_price, o_text], [o_key, o_text]]"
 _RELATIONS = (
-    "groups: [[o_price, o_text], [o_key, o_text]]",
+    _GROUPS,
     "keys: [[o_key]]",
     "references: [{columns: [o_key], table: orders, to: [o_price]}]",
 )
@@ -130,6 +131,11 @@ RISKY = {
     "common_values_of_more": Pair(
         _table("common_values: {limit: 50, columns: [o_key]}"),
         _table("common_values: {limit: 20, columns: [o_price, o_key]}"),
+        frozenset({Risk.COVERAGE_LOST, Risk.VALUES_SHOWN}),
+    ),
+    "common_values_of_other_groups": Pair(
+        _table(_GROUPS, "common_values: {columns: [o_key], groups: [[o_key, o_text]]}"),
+        _table(_GROUPS, "common_values: {columns: [o_key], groups: [[o_text, o_price]]}"),
         frozenset({Risk.COVERAGE_LOST, Risk.VALUES_SHOWN}),
     ),
     "relations_unopened": Pair(
@@ -201,6 +207,13 @@ HARMLESS = {
         _table("groups: [[o_text, o_key], [o_text, o_price]]", *_RELATIONS[1:]),
     ),
     "freshness": Pair(_table(), _table("freshness: {warn_after: 12h, error_after: 24h}")),
+    "monitors": Pair(
+        _table("monitors: [schema_changes, {column_anomalies: [o_key]}]"),
+        _table(
+            "monitors: [{schema_changes: {severity: error}}, {column_anomalies: {columns: "
+            "[o_key, o_text], training_period: 7d, anomaly_sensitivity: 4}}]"
+        ),
+    ),
     "renamed": Pair(
         {"specs/a.yml": _table(_LISTED), "specs/b.yml": _table(name="parts", uri="parts")},
         {

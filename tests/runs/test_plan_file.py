@@ -193,7 +193,7 @@ def delete_the_state(folder: Path) -> None:
             write_anew,
             [
                 "orders: what it reads has changed; "
-                "now refresh (publish_missing), was skip (unchanged)"
+                "now refresh (rows_changed, publish_missing), was skip (unchanged)"
             ],
         ),
         (
@@ -349,7 +349,8 @@ def test_a_blocked_node_is_saved_as_such(folder: Path) -> None:
     Project.load(folder).load_plan(folder / "plan.json")
     write(folder, "orders")
     assert refusal(folder) == [
-        "orders: what it reads has changed; now refresh (publish_missing), was blocked"
+        "orders: what it reads has changed; "
+        "now refresh (rows_changed, publish_missing), was blocked"
     ]
 
 

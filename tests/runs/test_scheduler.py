@@ -14,10 +14,16 @@ import pytest
 import lancestat.runs.execute
 import lancestat.tables.run
 from lancestat import Project
-from lancestat.errors import FragmentNotAnalyzed, NodesFailed, SparkNotStarted
+from lancestat.errors import (
+    FragmentNotAnalyzed,
+    NodesFailed,
+    SparkNotStarted,
+    StateUnreachable,
+)
 from lancestat.nodes import NODE_TYPES
 from lancestat.runs.result import NodeResult, RunResult, Status
 from lancestat.spark.session import RunSession
+from lancestat.state.store import LanceState
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.analyze import Scanned
 from tests.runs.world import Before, World, orders, scan_locally, write_project
@@ -170,6 +176,28 @@ def test_runs_are_recorded(folder: Path, scanning: Callable[[Before], None]) -> 
         "large": 500,
         "small": 10,
     }
+
+
+def test_statistics_that_only_the_state_keeps_are_lost_with_the_record_of_their_run(
+    folder: Path, scanning: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_project(folder, "large", {"name": "small", "uri": "small.lance", "publish": "none"})
+
+    def fail(state: object, run: object) -> None:
+        raise StateUnreachable("no space is left for the state")
+
+    scanning(lambda node: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(LanceState, "add_run", fail)
+        result = Project.load(folder).run()
+    assert statuses(result) == {"large": Status.SUCCESS, "small": Status.ERROR}
+    [failure] = result.failures
+    assert (failure.node, failure.code) == ("small", "LS301")
+    assert failure.location == Project.load(folder).spec.node("small").location  # type: ignore[union-attr]
+    assert is_published(folder, "large")
+
+    again = Project.load(folder).run()
+    assert statuses(again) == {"large": Status.SUCCESS, "small": Status.SUCCESS}
 
 
 def test_a_stored_partial_that_does_not_decode_is_read_again(

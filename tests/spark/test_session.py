@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -240,6 +242,38 @@ def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     assert code == "LS522"
     assert "PYSPARK_SUBMIT_ARGS" not in os.environ
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="getenv of the C library")
+def test_variables_for_spark_change_none_of_the_c_library() -> None:
+    """Threads of Lance read those, and crash where one is set meanwhile."""
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_char_p
+
+    def set_elsewhere() -> None:
+        os.environ["LANCESTAT_ELSEWHERE"] = "1"
+
+    try:
+        with jvm.changed_environment(LANCESTAT_OUTER="1"):
+            with jvm.changed_environment(LANCESTAT_OUTER=None, LANCESTAT_INNER="1"):
+                assert "LANCESTAT_OUTER" not in os.environ
+            os.environ["LANCESTAT_OF_PYSPARK"] = "1"
+            names = ["LANCESTAT_OUTER", "LANCESTAT_OF_PYSPARK"]
+            assert [os.environ[name] for name in names] == ["1", "1"]
+            assert [getenv(name.encode()) for name in names] == [None, None]
+            program = "import os; print('LANCESTAT_OUTER' in os.environ)"
+            started = subprocess.run([sys.executable, "-c", program], env=os.environ, stdout=-1)
+            assert started.stdout == b"True\n"
+            thread = threading.Thread(target=set_elsewhere)
+            thread.start()
+            thread.join()
+            assert getenv(b"LANCESTAT_ELSEWHERE") == b"1"
+        assert "LANCESTAT_OUTER" not in os.environ
+        os.environ["LANCESTAT_AFTERWARDS"] = "1"
+        assert getenv(b"LANCESTAT_AFTERWARDS") == b"1"
+    finally:
+        for name in ("LANCESTAT_OF_PYSPARK", "LANCESTAT_ELSEWHERE", "LANCESTAT_AFTERWARDS"):
+            os.environ.pop(name, None)
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,18 @@ def test_requesting_a_histogram_of_an_unpublished_table_reads_it_once(world: Wor
     assert not world.published()
 
 
+def test_a_histogram_of_a_new_column_is_no_change_of_the_declaration(world: World) -> None:
+    world.histogram = True
+    settle(world)
+    world.dataset.add_columns({"o_more": "o_id * 2"})
+    assert world.action().reasons == (Reason.COLUMNS_ADDED, Reason.SCHEMA_CHANGED)
+    settle(world)
+    world.dataset.alter_columns({"path": "o_more", "name": "o_other"})
+    assert Reason.SPEC_CHANGED not in world.action().reasons
+    settle(world)
+    assert quantiles(world, "o_other", 0, 1) == [0, 198]
+
+
 def test_refresh_when_stale_does_not_delay_a_histogram(world: World) -> None:
     world.policy = Policy(allow_stale=True, refresh=RefreshWhen.WHEN_STALE)
     settle(world)

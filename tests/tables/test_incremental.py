@@ -328,6 +328,28 @@ def test_a_run_killed_after_it_published_loses_nothing_where_the_table_has_moved
     assert not world.reads
 
 
+def test_a_run_killed_after_it_published_is_recorded_where_the_policy_accepts_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state has a record of the run before, with histograms."""
+    world.policy = Policy(allow_stale=True, refresh=RefreshWhen.WHEN_STALE)
+    world.histogram = True
+    settle(world)
+    append(world)
+    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
+    world.policy = Policy()
+    publish_and_die(world, monkeypatch)
+    world.policy = Policy(allow_stale=True, refresh=RefreshWhen.WHEN_STALE)
+    action = world.action()
+    assert isinstance(action, Skip)
+    assert [type(stage) for stage in action.stages] == [RecordStatistics]
+    assert world.run().status == "success"
+    assert is_complete(world)
+    assert not world.action().notes
+    append(world)
+    assert (world.action().reasons, world.action().notes) == ((Reason.POLICY_ACCEPTS,), ())
+
+
 def test_a_run_killed_after_it_published_on_a_table_without_rows_is_recorded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -491,12 +513,21 @@ def test_publish_none_then_manifest_publishes_without_reading(world: World) -> N
     assert not world.reads
 
 
-def test_publish_none_notices_a_recreated_dataset(world: World) -> None:
-    world.publish = Publish.NONE
+@pytest.mark.parametrize("publish", Publish)
+@pytest.mark.parametrize("newer", [-1, 0, 1])
+def test_a_dataset_made_anew_has_other_rows(world: World, publish: Publish, newer: int) -> None:
+    """Also one with as many versions as the last run has seen, or fewer."""
+    world.publish = publish
+    world.dataset.update_config({"owner": "shop"})
     settle(world)
+    versions = world.dataset.version + newer
     lance.LanceDataset.drop(str(world.path), {})
     lance.write_dataset(orders(7, 40), str(world.path))
-    assert world.action().verb == "refresh"
+    while world.dataset.version < versions:
+        world.dataset.update_config({"owner": "shop"})
+    missing = (Reason.PUBLISH_MISSING,) if publish is Publish.MANIFEST else ()
+    action = world.action()
+    assert (action.verb, action.reasons) == ("refresh", (Reason.ROWS_CHANGED, *missing))
     world.run()
     assert fragments_read(world) == 1
 
