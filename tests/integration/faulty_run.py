@@ -6,6 +6,7 @@ python -m tests.integration.faulty_run FOLDER STRATEGY run ...
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,26 @@ from lancestat.joins.search.cost_model import Decision, Strategy
 from lancestat.joins.spark import cells, engine, sides
 from tests.integration.faulty_daemon import strike, striking
 
+Set = Callable[[Any, str, Any], None]
 
-def arm(folder: Path, strategy: str) -> None:
+
+def force(strategy: str, set: Set = setattr) -> None:
+    """Force a strategy of joins.
+
+    Small files too are read by tasks and written to scratch; small joins are split and shuffled.
+    """
+
+    def choose(_: object, size: Any, __: object) -> Decision:
+        return Decision(Strategy(strategy), "asked for", lists=3, kept=size.kept)
+
+    set(sides, "SMALLEST_JOB", -1)
+    set(cells, "DRIVER_LINES", -1)
+    set(cells, "SHUFFLE_SECONDS", 0)
+    set(engine, "read_in_place", lambda *_: None)
+    set(join_planner, "choose", choose)
+
+
+def arm(folder: Path, strategy: str, set: Set = setattr) -> None:
     """Force a strategy of joins, and pause before and after their commit on request."""
     replace = striking(folder, "committed", LanceOutput.replace)
 
@@ -27,28 +46,22 @@ def arm(folder: Path, strategy: str) -> None:
         strike(folder, "commit")
         return replace(*arguments)
 
-    LanceOutput.replace = paused  # type: ignore[method-assign]
+    set(LanceOutput, "replace", paused)
     change = striking(folder, "committed", LanceOutput.update)
 
     def paused_update(*arguments: Any) -> Any:
         strike(folder, "commit")
         return change(*arguments)
 
-    LanceOutput.update = paused_update  # type: ignore[method-assign]
+    set(LanceOutput, "update", paused_update)
     finish = NeighbourStore.finish
 
     def kept(self: NeighbourStore, *arguments: Any) -> None:
         strike(folder, "keep")
         finish(self, *arguments)
 
-    NeighbourStore.finish = kept  # type: ignore[method-assign]
-    # Small files too are read by tasks and written to scratch; small joins are split and shuffled.
-    sides.SMALLEST_JOB = cells.DRIVER_LINES = -1
-    cells.SHUFFLE_SECONDS = 0
-    engine.read_in_place = lambda *_: None
-    join_planner.choose = lambda _, size, __: Decision(
-        Strategy(strategy), "asked for", lists=3, kept=size.kept
-    )
+    set(NeighbourStore, "finish", kept)
+    force(strategy, set)
     update = IndexStore.update
 
     def published(self: IndexStore, kept: StoredIndex, manifest: IndexManifest) -> StoredIndex:
@@ -57,7 +70,7 @@ def arm(folder: Path, strategy: str) -> None:
         strike(folder, "published")
         return done
 
-    IndexStore.update = published  # type: ignore[method-assign]
+    set(IndexStore, "update", published)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from lancestat.joins.spark import engine
 from lancestat.runs.actions import Skip
 from tests.examples import sample
 from tests.integration.faulty_daemon import REPOSITORY, Faults, configuration
+from tests.integration.faulty_run import arm, force
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table
 from tests.integration.test_knn_cluster import unnamed
 from tests.interpreted import short_lived
@@ -47,7 +48,10 @@ OLD, NEW = (awkward(np.random.default_rng(seed), 90, 4) for seed in (2, 3))
 
 @dataclass
 class Shop:
-    """A project with a join whose right side is a file, and a Lance or Parquet result."""
+    """A project with a join whose right side is a file, and a Lance or Parquet result.
+
+    Runs in which nothing is to strike are those of this process, which has a Spark already.
+    """
 
     folder: Path
     faults: Faults
@@ -212,16 +216,24 @@ def test_interrupted_runs_leave_the_old_result_and_no_scratch(shop: Shop) -> Non
         assert unnamed(shop.output) == set()
 
 
-def test_concurrent_runs_of_one_join_leave_one_whole_result(shop: Shop) -> None:
+def test_concurrent_runs_of_one_join_leave_one_whole_result(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of this process, and one of another."""
     settle(shop)
+    arm(shop.faults.folder, "exact", monkeypatch.setattr)
     shop.faults.plan("commit", "pause", "pause")
-    with shop.running("exact", "--quiet") as one, shop.running("exact", "--quiet") as two:
-        shop.faults.wait_for("commit", times=2)
-        folders = {path.parent for path in shop.scratch() if path.name == MARKER}
-        check(shop, OLD)
-        shop.faults.go_on()
-        ended = [(run.communicate(timeout=120)[1], run.returncode) for run in (one, two)]
-    assert ended == [("", 0)] * 2
+    with ThreadPoolExecutor(1) as pool, shop.running("exact", "--quiet") as other:
+        here = pool.submit(shop.project.run)
+        try:
+            shop.faults.wait_for("commit", times=2)
+            folders = {path.parent for path in shop.scratch() if path.name == MARKER}
+            check(shop, OLD)
+        finally:
+            shop.faults.go_on()
+        _, stderr = other.communicate(timeout=120)
+    assert (stderr, other.returncode) == ("", 0)
+    assert here.result().ok, [node.message for node in here.result().nodes]
     assert len(folders) == 2, "each has scratch of its own"
     check(shop, NEW)
     converge(shop, NEW)
@@ -318,11 +330,12 @@ def layout_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSes
     return shop
 
 
-def run_in_lists(shop: LayoutShop, **environment: Any) -> str:
-    with shop.running("ivf", "--verbose") as process:
-        stdout, stderr = process.communicate(timeout=180)
-    assert process.returncode == 0, stdout + stderr
-    return stdout + stderr
+def run_in_lists(shop: LayoutShop) -> None:
+    """A run in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        force("ivf", patch.setattr)
+        result = shop.project.run()
+    assert result.ok, [node.message for node in result.nodes]
 
 
 @pytest.mark.parametrize(
