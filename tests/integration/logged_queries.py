@@ -1,7 +1,13 @@
-"""A session that logs its events, and runs queries on two attached tables."""
+"""Sessions that log their events, and run queries on two attached tables.
+
+    python logged_queries.py '[[FOLDER, SETTING=VALUE...]...]'
+
+Each is stopped but the last, which is left to the end of the process.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -18,8 +24,8 @@ QUERIES = (
 )
 
 
-def main(folder: Path, *settings: str) -> None:
-    """`stop=false` is no setting of Spark: the session is left to the end of the process."""
+def run(folder: Path, *settings: str) -> SparkSession:
+    """Run the queries in a session of their own."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     for setting in settings:
         name, _, value = setting.partition("=")
@@ -33,9 +39,17 @@ def main(folder: Path, *settings: str) -> None:
     orders.filter("o_sub in (3, 4)").groupBy("o_day").count().collect()
     spark.range(3).write.mode("overwrite").parquet(str(folder / "other.parquet"))
     spark.read.parquet(str(folder / "other.parquet")).filter("id = 1").collect()
-    if "stop=false" not in settings:
-        spark.stop()
+    return spark
+
+
+def main(sessions: list[list[str]]) -> None:
+    """Run the queries in one session after the other."""
+    spark = None
+    for folder, *settings in sessions:
+        if spark is not None:
+            spark.stop()
+        spark = run(Path(folder), *settings)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(json.loads(sys.argv[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -37,7 +38,10 @@ LOGS = {
         "spark.eventLog.compression.codec=snappy",
         "spark.sql.adaptive.enabled=false",
     ),
+    "left": (CBO, "spark.sql.adaptive.enabled=false"),
 }
+# The last session is left to the end of its process.
+HOW = [*sample(["zstd", "plain", "lz4", "snappy"], 1), "left"]
 
 
 def make_tables(folder: Path) -> None:
@@ -57,32 +61,37 @@ def make_tables(folder: Path) -> None:
     write_project(folder, "orders", "customers").run().raise_for_status()
 
 
-def log_queries(folder: Path, *settings: str) -> Path:
-    """Run `logged_queries` in a process of its own, and return the folder of its log.
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder for each way to log, with the log and what the session has recorded itself.
 
-    The queries are recorded in the folder's `queries`, too.
+    All run `logged_queries` in one process, in sessions of their own.
     """
-    project = folder / "lancestat_project.yml"
-    project.write_text(project.read_text().replace("{dev: {", "{dev: {listen: queries, "))
-    events = folder / "events"
-    events.mkdir()
-    settings = (
-        *settings,
-        "spark.eventLog.enabled=true",
-        f"spark.eventLog.dir={events.as_uri()}",
-        "spark.sql.shuffle.partitions=2",
-    )
-    script = Path(__file__).with_name("logged_queries.py")
+    folders: dict[str, Path] = {}
+    sessions: list[list[str]] = []
+    for how in HOW:
+        folders[how] = folder = tmp_path_factory.mktemp("logged")
+        make_tables(folder)
+        project = folder / "lancestat_project.yml"
+        project.write_text(project.read_text().replace("{dev: {", "{dev: {listen: queries, "))
+        events = folder / "events"
+        events.mkdir()
+        shared = (
+            "spark.eventLog.enabled=true",
+            f"spark.eventLog.dir={events.as_uri()}",
+            "spark.sql.shuffle.partitions=2",
+        )
+        sessions.append([str(folder), *LOGS[how], *shared])
     completed = subprocess.run(
-        [sys.executable, script, str(folder), *settings],
+        [sys.executable, Path(__file__).with_name("logged_queries.py"), json.dumps(sessions)],
         env={**os.environ, **short_lived()},
         capture_output=True,
         text=True,
         check=False,
-        cwd=folder,
+        cwd=tmp_path_factory.mktemp("here"),
     )
     assert completed.returncode == 0, completed.stderr[-4_000:]
-    return events
+    return folders
 
 
 def cut(files: Iterable[Path]) -> None:
@@ -92,16 +101,16 @@ def cut(files: Iterable[Path]) -> None:
         path.write_bytes(content[: len(content) * 2 // 3])
 
 
-@pytest.mark.parametrize("how", sample(["zstd", "plain", "lz4", "snappy"], 1))
-def test_advice_from_a_log(tmp_path: Path, how: str) -> None:
-    make_tables(tmp_path)
-    events = log_queries(tmp_path, *LOGS[how])
+@pytest.mark.parametrize("how", HOW[:-1])
+def test_advice_from_a_log(tmp_path: Path, logs: dict[str, Path], how: str) -> None:
+    folder = logs[how]
+    events = folder / "events"
     reader = read_workload([events])
-    check_workload(reader, tmp_path)
-    check_recorded(reader, tmp_path)
+    check_workload(reader, folder)
+    check_recorded(reader, folder)
     assert reader.left_out_words == ""
     assert reader.workload.has_estimates == (how in ("plain", "zstd"))
-    check_advice(Project.load(tmp_path), events)
+    check_advice(Project.load(folder), events)
     copy = tmp_path / "cut"
     shutil.copytree(events, copy)
     cut(path for path in copy.rglob("*") if path.is_file() and path.stat().st_size)
@@ -119,10 +128,9 @@ def uses(reader: LogReader) -> object:
     return workload.queries, columns, sets, joins
 
 
-def test_sessions_that_are_left_record_what_event_logs_have(tmp_path: Path) -> None:
-    make_tables(tmp_path)
-    events = log_queries(tmp_path, CBO, "spark.sql.adaptive.enabled=false", "stop=false")
-    check_recorded(read_workload([events]), tmp_path)
+def test_sessions_that_are_left_record_what_event_logs_have(logs: dict[str, Path]) -> None:
+    folder = logs["left"]
+    check_recorded(read_workload([folder / "events"]), folder)
 
 
 def check_recorded(logged: LogReader, folder: Path) -> None:
