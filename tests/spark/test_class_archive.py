@@ -186,8 +186,9 @@ print({line.split(maxsplit=5)[-1].strip() for line in open(f"/proc/{pid}/maps") 
 
 @pytest.mark.spark
 def test_spark_starts_with_the_archive_and_java_without_one_that_does_not_fit(
-    cache: Path, tmp_path: Path
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
     java, home = find_java(), spark_home()
     draft = new_archive(java)
     # Few of Spark's classes, with the class path that its launcher chooses.
