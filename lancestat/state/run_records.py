@@ -106,14 +106,14 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[RunRecord]:
 
 
 def _run(row: Mapping[str, Any], *nodes: NodeRun) -> RunRecord:
-    project, target = project_and_target(row["target"] or "")
+    project, target = project_and_target(row["target"])
     head = {**row, "project": project, "target": target, "nodes": ()}
     return replace(codec.convert(head, RunRecord), nodes=nodes)
 
 
-def project_and_target(stored: str) -> tuple[str, str]:
+def project_and_target(stored: str | None) -> tuple[str, str]:
     """Return the names of a project and of its target, the former empty where it is not stored."""
-    project, _, target = stored.rpartition("/")
+    project, _, target = (stored or "").rpartition("/")
     return project, target
 
 
