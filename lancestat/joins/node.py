@@ -61,7 +61,7 @@ from lancestat.spec.model import (
     local_cores,
     node_digest,
 )
-from lancestat.state.garbage import GarbageReport
+from lancestat.state.garbage import GarbageReport, Owner, rows_of_others
 from lancestat.state.store import StateReader
 from lancestat.state.values import canonical_uri, result_identity
 
@@ -196,6 +196,8 @@ class JoinObserver:
 
 # The neighbours of declared joins, and of those that find the pairs of near-duplicates.
 JOINED, PAIRED = "join", "pairs"
+# The nodes that keep indexes.
+_KEEPING = {NodeKind.KNN_JOIN.value, NodeKind.DUPLICATES.value}
 
 
 def _is_new(join: KnnJoin) -> bool:
@@ -344,7 +346,7 @@ class JoinNodes(NodeType[KnnJoin]):
         """Drop leftovers in outputs, scratch of the target and of this user's sessions, indexes."""
         if not report.is_dry_run:
             collect_outputs(spec, spec.joins, now)
-        report = _with_scratch(report, spec, now)
+        report = _with_scratch(report, spec, state, now)
 
         def named() -> set[str]:
             records = state.records(NodeKind.KNN_JOIN.value, decode_record).values()
@@ -386,12 +388,18 @@ def remove_past_results(spec: ProjectSpec, joins: Iterable[KnnJoin], now: dateti
                 _log.info("'%s': %s of older results removed", join.name, count(removed, "version"))
 
 
-def _with_scratch(report: GarbageReport, spec: ProjectSpec, now: datetime) -> GarbageReport:
+def _with_scratch(
+    report: GarbageReport, spec: ProjectSpec, state: StateReader, now: datetime
+) -> GarbageReport:
     target = spec.target
+    others = rows_of_others(state, Owner(spec.name, target.name, ()), "kind")
+    has_others = any(row["kind"] in _KEEPING for row in others)
     owner, usable = owner_prefix(canonical_uri(target.state)), declared_indexes(spec)
     for root in known_roots(target.scratch, target.spark_conf):
         store = IndexStore(root, target.storage_options)
-        garbage = ScratchGarbage(store, now, report.is_dry_run).collect(owner, usable)
+        garbage = ScratchGarbage(store, now, report.is_dry_run).collect(
+            owner, usable, has_others=has_others
+        )
         report = _with_garbage(report, garbage)
     return report
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from lancestat.state.stored_table import DatasetLocation, Kind, StoredTable
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-    from lancestat.state.store import LanceState
+    from lancestat.state.store import LanceState, StateReader
 
 # Folders with files that a commit names; what Lance writes on its own behalf it cleans up itself.
 _OF_COMMITS = ("data/", "_deletions/")
@@ -181,13 +181,19 @@ def _undeclared(
 
 def _recorded_by_others(state: LanceState, owner: Owner) -> frozenset[str]:
     """Return the identities of what other targets and projects have recorded."""
+    return frozenset(row["table"] for row in rows_of_others(state, owner, "table") if row["table"])
 
-    def read(dataset: LanceDataset) -> frozenset[str]:
-        rows = dataset.to_table(columns=["table", "target"]).to_pylist()
-        return frozenset(row["table"] for row in rows if row["table"] and not owner.has(row))
 
-    nothing: frozenset[str] = frozenset()
-    return state.run_table.read(read, nothing, latest=True)
+def rows_of_others(
+    state: StateReader, owner: Owner, column: str
+) -> Sequence[Mapping[str, str | None]]:
+    """Return a column of what the nodes of other targets and projects have recorded."""
+
+    def read(dataset: LanceDataset) -> Sequence[Mapping[str, str | None]]:
+        rows = dataset.to_table(columns=[column, "target"]).to_pylist()
+        return [row for row in rows if not owner.has(row)]
+
+    return state.run_table.read(read, [], latest=True)
 
 
 def _is_declared(row: Mapping[str, Any], declared: frozenset[str], owner: Owner | None) -> bool:

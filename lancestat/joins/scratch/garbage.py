@@ -46,13 +46,20 @@ class ScratchGarbage:
     size_bytes: int = field(default=0, init=False)
     left: list[tuple[str, str]] = field(default_factory=list, init=False)
 
-    def collect(self, owner: str, usable: Mapping[str, RightContent | None]) -> ScratchGarbage:
+    def collect(
+        self,
+        owner: str,
+        usable: Mapping[str, RightContent | None],
+        *,
+        has_others: bool = False,
+    ) -> ScratchGarbage:
         """Remove folders of dead joins, unfinished indexes, and those that no join can use.
 
         Only folders two levels below the root that carry scratch's marker are looked at, and those
         that a killed process of this host has made and not marked yet. Links are not followed. Keys
         of the project's indexes begin with `owner`; `usable` is the content of the declared right
-        sides by key, None where that cannot be known.
+        sides by key, None where that cannot be known. With `has_others`, indexes of other keys may
+        be those of other targets.
         """
         root, options, storage = self.store.root, self.store.options, self.store.storage
         with scratch_errors(root, options, _UNUSABLE):
@@ -63,7 +70,8 @@ class ScratchGarbage:
                 if self._has_ended(folder) and self._remove(folder):
                     self.folders.append(storage.uri(folder))
             for key in storage.children(FOLDER):
-                for folder in list(self._unused(key, owner, usable)):
+                is_own = key.startswith(owner) and (key in usable or not has_others)
+                for folder in list(self._unused(key, is_own, usable)):
                     if not self.store.has_readers(folder) and self._remove(folder):
                         self.indexes += 1
                 if not self.dry_run:
@@ -110,7 +118,7 @@ class ScratchGarbage:
             yield from (f"{application}/{run}" for run in runs)
 
     def _unused(
-        self, key: str, owner: str, usable: Mapping[str, RightContent | None]
+        self, key: str, is_own: bool, usable: Mapping[str, RightContent | None]
     ) -> Iterator[str]:
         storage, whole = self.store.storage, []
         for generation in storage.children(f"{FOLDER}/{key}"):
@@ -129,7 +137,7 @@ class ScratchGarbage:
             # Unfinished, or withdrawn: it goes when its process has gone.
             if self._has_ended(folder):
                 yield folder
-        if not key.startswith(owner):
+        if not is_own:
             return
         whole.sort(key=lambda kept: kept.age)
         for kept in whole[:-1]:

@@ -74,9 +74,11 @@ def sweep(
     *,
     usable: Mapping[str, RightContent | None] | None = None,
     dry_run: bool = False,
+    has_others: bool = False,
 ) -> ScratchGarbage:
     usable = {"mine-1": CONTENT} if usable is None else usable
-    return ScratchGarbage(store, NOW, dry_run).collect("mine-", usable)
+    garbage = ScratchGarbage(store, NOW, dry_run)
+    return garbage.collect("mine-", usable, has_others=has_others)
 
 
 def test_a_published_layout_is_found_as_it_was_written(store: IndexStore) -> None:
@@ -189,8 +191,10 @@ def test_what_no_join_can_use_is_swept(store: IndexStore) -> None:
     assert (done.indexes, done.size_bytes, done.left) == (1, dry.size_bytes, [])
     assert (sweep(store).indexes, sweep(store).size_bytes) == (0, 0)
     assert sweep(store, usable={"mine-1": None}).indexes == 0, "its table cannot be read"
+    assert sweep(store, usable={}, has_others=True).indexes == 0, "it may be that of another target"
+    assert sweep(store, usable={}, dry_run=True).indexes == 1
     changed = RightContent("mine-1", (RightFragment(0, "b", 10, 10),))
-    assert sweep(store, usable={"mine-1": changed}).indexes == 1
+    assert sweep(store, usable={"mine-1": changed}, has_others=True).indexes == 1
     assert [kept.folder for kept in store.all_of("theirs-1")] == [other.folder]
 
 
