@@ -147,6 +147,24 @@ def test_a_moved_state_is_reported(sides: Sides) -> None:
     assert not diff.is_empty
 
 
+def test_budgets_and_shared_monitors_are_settings(sides: Sides) -> None:
+    base, head = (
+        {
+            "lancestat_project.yml": f"name: shop\nmonitors: [{monitors}]\n"
+            f"targets: {{dev: {{budget: {{bytes: {bytes}, minutes: 30}}}}}}\n",
+            "specs/shop.yml": ORDERS,
+        }
+        for monitors, bytes in (
+            ("volume_anomalies", "1kB"),
+            ("volume_anomalies: {severity: error}", "2kB"),
+        )
+    )
+    text = as_text(sides.diff(base, head))
+    assert "budget.bytes  1,000 -> 2,000\n" in text
+    assert "monitors      volume_anomalies -> volume_anomalies (severity error)\n" in text
+    assert "budget.minutes" not in text
+
+
 def test_folders_of_sides_are_not_reported(sides: Sides, tmp_path: Path) -> None:
     local = ORDERS.replace("s3://lake", "deep")
     diff = sides.diff("tables: []", local)
