@@ -320,11 +320,16 @@ def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Prope
 
 
 def project_properties(spec: ProjectSpec, mask: Mask) -> dict[str, Property]:
-    """Return what a project and its target declare, with settings, which are hidden, at the end."""
+    """Return what a project and its target declare, with settings, which are hidden, at the end.
+
+    Hooks may be secret. Where their variables are not set, they are compared as they are written.
+    """
+    hooks: Any = spec.hooks.written or (spec.hooks if spec.hooks else None)
     shared = next(each for each in key_fields(ProjectFile) if each.name == "monitors")
     project = (
         _Stated("name", ("name",), Property(spec.name, spec.name, spec.name)),
         _Stated("monitors", ("monitors",), _property(shared.first, spec.monitors)),
+        _Stated("hooks", ("hooks",), Property(hooks, HIDDEN, None, True)),
     )
     stated = sorted((*project, *_stated(spec.target)), key=lambda entry: entry.property.is_hidden)
     return {
