@@ -40,7 +40,7 @@ from lancestat.review.values import (
     RiskNote,
     changes,
     node_properties,
-    target_properties,
+    project_properties,
     without_flags,
 )
 from lancestat.runs.discover import without_stand_ins
@@ -167,10 +167,7 @@ class Comparison:
         evidence = self._evidence((change for _, change in changed), state, now)
         checked = {} if state is None else self._checked([pair for pair, _ in changed], state)
         settings = changes(
-            *(
-                target_properties(spec.name, spec.target, spec.target_origins, self.mask)
-                for spec in (self.base, self.head)
-            )
+            *(project_properties(spec, self.mask) for spec in (self.base, self.head))
         )
         has_moved = any(setting.name == "state" for setting in settings)
         moved = (_STATE_MOVED,) if has_moved else ()

@@ -15,6 +15,7 @@ from lancestat.errors import Location
 from lancestat.formats import StringEnum, age, count, visible
 from lancestat.redact import EMPTY_REDACTOR, Audience, Origin, Redactor, redact_line
 from lancestat.review.sides import FileLinks
+from lancestat.spec.budget import Budget
 from lancestat.spec.declaration import (
     FLAG,
     ByName,
@@ -38,10 +39,10 @@ from lancestat.spec.model import (
     Node,
     NodeKind,
     Policy,
+    ProjectFile,
     ProjectSpec,
     Reference,
     StaleBounds,
-    Target,
 )
 from lancestat.spec.monitors import Monitor
 from lancestat.spec.redaction import named
@@ -318,18 +319,26 @@ def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Prope
     }
 
 
-def target_properties(
-    name: str, target: Target, origins: Origins, mask: Mask
-) -> dict[str, Property]:
-    """Return what a project and its target declare, with settings, which are hidden, at the end."""
-    project = _Stated("name", ("name",), Property(name, name, name))
-    stated = sorted((project, *_stated(target)), key=lambda entry: entry.property.is_hidden)
+def project_properties(spec: ProjectSpec, mask: Mask) -> dict[str, Property]:
+    """Return what a project and its target declare, with settings, which are hidden, at the end.
+
+    Hooks may be secret. Where their variables are not set, they are compared as they are written.
+    """
+    hooks: Any = spec.hooks.written or (spec.hooks if spec.hooks else None)
+    shared = next(each for each in key_fields(ProjectFile) if each.name == "monitors")
+    project = (
+        _Stated("name", ("name",), Property(spec.name, spec.name, spec.name)),
+        _Stated("monitors", ("monitors",), _property(shared.first, spec.monitors)),
+        _Stated("hooks", ("hooks",), Property(hooks, HIDDEN, None, True)),
+    )
+    stated = sorted((*project, *_stated(spec.target)), key=lambda entry: entry.property.is_hidden)
     return {
         entry.label: _masked(
-            entry.property if entry.property.is_hidden else entry.hidden(origins), mask
+            entry.property if entry.property.is_hidden else entry.hidden(spec.target_origins),
+            mask,
         )
         for entry in stated
-        if entry.property.value is not None
+        if entry.property.value not in (None, [])
     }
 
 
@@ -426,7 +435,7 @@ def _stated(resource: Declared, prefix: str = "", path: str = "") -> Iterator[_S
         elif isinstance(key.shape, ByName):
             for name in sorted(value):
                 yield from _stated(value[name], f"{label}.{name}.", f"{names[0]}.{name}.")
-        elif isinstance(value, Policy | KnnSide | Freshness | CommonValues):
+        elif isinstance(value, Policy | KnnSide | Freshness | CommonValues | Budget):
             yield from _stated(value, f"{label}." if key.diff_label else prefix, f"{names[0]}.")
         else:
             entry = replace(_property(key, value), is_default=value is declared.default)

@@ -87,7 +87,10 @@ _HOOKS = Listed(title="a list of hooks", items=Nested(resource=Hook))
 
 @resource
 class Hooks:
-    """The hooks of a project. With `errors` in their templates they cannot be called."""
+    """The hooks of a project. With `errors` in their templates they cannot be called.
+
+    `written` is what the YAML has of them, with its templates.
+    """
 
     on_run_start: tuple[Hook, ...] = key(
         _HOOKS, "Called when a run starts, before its first node.", default=()
@@ -96,6 +99,7 @@ class Hooks:
         _HOOKS, "Called when a run has ended, after it is recorded.", default=()
     )
     errors: tuple[SpecError, ...] = field(default=(), compare=False)
+    written: object = field(default=None, compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.on_run_start or self.on_run_end or self.errors)

@@ -226,7 +226,8 @@ class _Header:
                 Item(document, ("monitors",), watched, {}, self.rendering.origins)
             )
         if unset:
-            self.hooks = Hooks(errors=tuple(failures[path] for path in unset))
+            written = _mapping(document.value)["hooks"]
+            self.hooks = Hooks(errors=tuple(failures[path] for path in unset), written=written)
         elif "hooks" in self.value:
             value = self.value["hooks"]
             self.hooks = builder.hooks(

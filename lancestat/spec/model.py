@@ -55,7 +55,7 @@ from lancestat.spec.duplicates import Duplicates as Duplicates
 from lancestat.spec.hooks import NO_HOOKS, Hooks
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
-from lancestat.spec.monitors import MONITORS, Monitor, with_shared
+from lancestat.spec.monitors import MONITORS, Monitor, monitors_text, with_shared
 from lancestat.spec.relations import CommonValues as CommonValues
 from lancestat.spec.relations import Reference as Reference
 from lancestat.spec.source import SCHEME
@@ -309,6 +309,7 @@ class ProjectFile:
     monitors: tuple[Monitor, ...] = key(
         MONITORS,
         "Monitors of all tables, but for those that a table declares itself.",
+        words=monitors_text,
         default=(),
     )
     targets: Mapping[str, Target] = key(

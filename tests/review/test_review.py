@@ -147,6 +147,45 @@ def test_a_moved_state_is_reported(sides: Sides) -> None:
     assert not diff.is_empty
 
 
+def test_budgets_and_shared_monitors_are_settings(sides: Sides) -> None:
+    base, head = (
+        {
+            "lancestat_project.yml": f"name: shop\nmonitors: [{monitors}]\n"
+            f"targets: {{dev: {{budget: {{bytes: {bytes}, minutes: 30}}}}}}\n",
+            "specs/shop.yml": ORDERS,
+        }
+        for monitors, bytes in (
+            ("volume_anomalies", "1kB"),
+            ("volume_anomalies: {severity: error}", "2kB"),
+        )
+    )
+    text = as_text(sides.diff(base, head))
+    assert "budget.bytes  1,000 -> 2,000\n" in text
+    assert "monitors      volume_anomalies -> volume_anomalies (severity error)\n" in text
+    assert "budget.minutes" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[{call: shop:old}]", "[{call: shop:new}]"),
+        ("[{call: shop:old}]", "[{webhook: 'https://hooks.example.org/hunter2'}]"),
+        ("[{webhook: \"{{ env_var('UNSET') }}\"}]", "[{webhook: \"{{ env_var('OTHER') }}\"}]"),
+    ],
+)
+def test_hooks_that_change_are_told_without_their_values(sides: Sides, old: str, new: str) -> None:
+    base, head = (
+        {
+            "lancestat_project.yml": f"name: shop\nhooks: {{on_run_end: {hooks}}}\n"
+            "targets: {dev: {}}\n",
+            "specs/shop.yml": ORDERS,
+        }
+        for hooks in (old, new)
+    )
+    assert "hooks  (hidden) -> (hidden) with another value\n" in as_text(sides.diff(base, head))
+    assert sides.diff(head, dict(head)).is_empty
+
+
 def test_folders_of_sides_are_not_reported(sides: Sides, tmp_path: Path) -> None:
     local = ORDERS.replace("s3://lake", "deep")
     diff = sides.diff("tables: []", local)
