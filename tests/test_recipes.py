@@ -282,7 +282,7 @@ def test_a_new_carrier_is_published_read_and_judged(package: Path, tmp_path: Pat
     assert json.loads(printed(package, tmp_path, "-c", CARRIER)[-1]) == {
         "create": ["absent", "analyze", ["new"], "current", "3"],
         "nothing": ["current", "skip", ["unchanged"], "current", "3"],
-        "replace": ["absent", "refresh", ["publish_missing"], "current", "103"],
+        "replace": ["absent", "refresh", ["rows_changed", "publish_missing"], "current", "103"],
         "append": ["stale", "refresh", ["rows_appended"], "current", "107"],
         "compact": ["stale", "restamp", ["fragments_rewritten"], "current", "107"],
         "remove": ["absent", "refresh", ["publish_missing"], "current", "107"],
