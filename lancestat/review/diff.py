@@ -45,8 +45,8 @@ from lancestat.review.values import (
 )
 from lancestat.runs.discover import without_stand_ins
 from lancestat.runs.node import read_uris
-from lancestat.spec.graph import dependencies, select_on_either
-from lancestat.spec.model import Node, ProjectSpec, Source, expects_something, node_digest
+from lancestat.spec.graph import dependencies, node_states, select_on_either
+from lancestat.spec.model import Node, ProjectSpec, Source, expects_something
 from lancestat.state.store import StateReader, open_state
 from lancestat.state.values import canonical_uri
 
@@ -411,9 +411,4 @@ def _names(
 
 
 def _states(spec: ProjectSpec, state: Callable[[], StateReader]) -> Mapping[str, str]:
-    known = state().digests(spec.name, spec.target.name)
-    digests = {node.name: node_digest(node) for node in spec.nodes}
-    return {
-        name: "new" if name not in known else "same" if known[name] == digest else "modified"
-        for name, digest in digests.items()
-    }
+    return node_states(spec, state().digests(spec.name, spec.target.name))
