@@ -61,7 +61,7 @@ from lancestat.spec.model import (
     local_cores,
     node_digest,
 )
-from lancestat.state.garbage import GarbageReport, Owner, rows_of_others
+from lancestat.state.garbage import GarbageReport, Owner, recorded_by_others
 from lancestat.state.store import StateReader
 from lancestat.state.values import canonical_uri, result_identity
 
@@ -392,8 +392,8 @@ def _with_scratch(
     report: GarbageReport, spec: ProjectSpec, state: StateReader, now: datetime
 ) -> GarbageReport:
     target = spec.target
-    others = rows_of_others(state, Owner(spec.name, target.name, ()), "kind")
-    has_others = any(row["kind"] in _KEEPING for row in others)
+    kinds = recorded_by_others(state, Owner(spec.name, target.name), "kind")
+    has_others = not kinds.isdisjoint(_KEEPING)
     owner, usable = owner_prefix(canonical_uri(target.state)), declared_indexes(spec)
     for root in known_roots(target.scratch, target.spark_conf):
         store = IndexStore(root, target.storage_options)

@@ -307,8 +307,14 @@ class Scheduler:
         context, started_at = self.context, self.context.clock()
         recorder = RunRecorder(context.spec, context.state, context.digests)
         run = RunRecord(
-            *(context.run_id, command, plan.target, started_at, started_at, "running", ()),
+            run_id=context.run_id,
+            command=command,
             project=plan.project,
+            target=plan.target,
+            started_at=started_at,
+            finished_at=started_at,
+            status="running",
+            nodes=(),
         )
         recorder.begin(plan, run)
         context.events.emit(_started(plan, run))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from lancestat import display
 from lancestat.formats import count
 from lancestat.state.proofs import remove_proofs
 from lancestat.state.retention import compact, drop_rows
-from lancestat.state.run_records import project_and_target
+from lancestat.state.run_records import stored_targets
 from lancestat.state.stored_table import DatasetLocation, Kind, StoredTable
 
 if TYPE_CHECKING:
@@ -70,12 +70,11 @@ class Owner:
 
     project: str
     target: str
-    nodes: Collection[str]
+    nodes: Collection[str] = ()
 
     def has(self, row: Mapping[str, Any]) -> bool:
         """Whether a row of a run is of this target."""
-        project, target = project_and_target(row["target"])
-        return project in ("", self.project) and target == self.target
+        return row["target"] in stored_targets(self.project, self.target)
 
 
 def collect_state_garbage(
@@ -90,7 +89,7 @@ def collect_state_garbage(
     `declared` are the identities of all declared tables and results. With an `owner`, what others
     have recorded stays, and what nodes that it no longer has recorded without a table goes too.
     """
-    needed = declared if owner is None else declared | _recorded_by_others(state, owner)
+    needed = declared if owner is None else declared | recorded_by_others(state, owner, "table")
     undeclared = [
         (stored, *_undeclared(stored, declared if stored.kind is Kind.RUNS else needed, owner))
         for stored in state.tables
@@ -179,21 +178,15 @@ def _undeclared(
     return stored.read(read, nothing, latest=True)
 
 
-def _recorded_by_others(state: LanceState, owner: Owner) -> frozenset[str]:
-    """Return the identities of what other targets and projects have recorded."""
-    return frozenset(row["table"] for row in rows_of_others(state, owner, "table") if row["table"])
+def recorded_by_others(state: StateReader, owner: Owner, column: str) -> frozenset[str]:
+    """Return the values of a column of what other targets and projects have recorded."""
 
-
-def rows_of_others(
-    state: StateReader, owner: Owner, column: str
-) -> Sequence[Mapping[str, str | None]]:
-    """Return a column of what the nodes of other targets and projects have recorded."""
-
-    def read(dataset: LanceDataset) -> Sequence[Mapping[str, str | None]]:
+    def read(dataset: LanceDataset) -> frozenset[str]:
         rows = dataset.to_table(columns=[column, "target"]).to_pylist()
-        return [row for row in rows if not owner.has(row)]
+        return frozenset(row[column] for row in rows if row[column] and not owner.has(row))
 
-    return state.run_table.read(read, [], latest=True)
+    nothing: frozenset[str] = frozenset()
+    return state.run_table.read(read, nothing, latest=True)
 
 
 def _is_declared(row: Mapping[str, Any], declared: frozenset[str], owner: Owner | None) -> bool:

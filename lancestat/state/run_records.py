@@ -106,23 +106,21 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[RunRecord]:
 
 
 def _run(row: Mapping[str, Any], *nodes: NodeRun) -> RunRecord:
-    project, target = project_and_target(row["target"])
+    project, _, target = (row["target"] or "").rpartition("/")
     head = {**row, "project": project, "target": target, "nodes": ()}
     return replace(codec.convert(head, RunRecord), nodes=nodes)
 
 
-def project_and_target(stored: str | None) -> tuple[str, str]:
-    """Return the names of a project and of its target, the former empty where it is not stored."""
-    project, _, target = (stored or "").rpartition("/")
-    return project, target
+def stored_targets(project: str, target: str) -> tuple[str, str]:
+    """Return how the target of runs that `RunRecord.is_of` finds may be stored."""
+    return f"{project}/{target}", target
 
 
 def _is_of(targets: pa.ChunkedArray, project: str, target: str) -> pa.ChunkedArray:
-    """Return which stored targets are those of runs that `RunRecord.is_of` finds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.is_in(targets, pa.array([f"{project}/{target}", target]))
+    return pc.is_in(targets, pa.array(stored_targets(project, target)))
 
 
 def _node(row: Mapping[str, Any]) -> NodeRun:
