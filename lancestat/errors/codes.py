@@ -71,7 +71,7 @@ class CyclicReferences(SpecError, code="LS111"):
 
 
 class OverlappingOutputs(SpecError, code="LS112"):
-    """Two nodes write to the same dataset, or a join's output overlaps with another dataset.
+    """Two nodes have the same dataset, or a join's output overlaps with another dataset.
 
     The other dataset belongs to another node, or the join itself reads it.
     """

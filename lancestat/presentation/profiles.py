@@ -21,20 +21,14 @@ Payload = list[dict[str, Any]]
 
 
 def tables(view: StatusView) -> Mapping[str, TableReport]:
-    """Return the tables that can be opened by their name, that with most columns of one dataset."""
+    """Return the tables that can be opened, by name."""
     from lancestat.report.tables import TableReport
 
-    named: dict[str, TableReport] = {}
-    for node in view.report.nodes:
-        if isinstance(node, TableReport) and node.status is not None:
-            name = _name(node, view)
-            if name not in named or _columns_known(node) > _columns_known(named[name]):
-                named[name] = node
-    return named
-
-
-def _columns_known(table: TableReport) -> int:
-    return sum(1 for _ in columns(table))
+    return {
+        _name(node, view): node
+        for node in view.report.nodes
+        if isinstance(node, TableReport) and node.status is not None
+    }
 
 
 def _name(table: TableReport, view: StatusView) -> str:

@@ -104,7 +104,7 @@ def _names(spec: ProjectSpec, nodes: Iterable[Node]) -> tuple[TableName, ...]:
 
 
 def shared_outputs(spec: ProjectSpec, nodes: Iterable[Node]) -> dict[str, LancestatError]:
-    """Return the errors of nodes that would write to one dataset, by the names of the nodes.
+    """Return the errors of nodes that have one dataset, by the names of the nodes.
 
     They are those that only catalogs can tell; reading the YAML finds the others.
     """
@@ -113,14 +113,13 @@ def shared_outputs(spec: ProjectSpec, nodes: Iterable[Node]) -> dict[str, Lances
         return {}
     # Catalogs spell the place of a dataset in one way, people in several.
     has_uris = any(node.declared is None for node in known)
-    writers: dict[tuple[NodeKind, str], list[Node]] = {}
+    owners: dict[tuple[NodeKind, str], list[Node]] = {}
     for node in known:
-        uri = node.written_uri
-        if uri is not None:
-            place = canonical_uri(uri) if has_uris else uri.rstrip("/")
-            writers.setdefault((node.kind, place), []).append(node)
+        uri = node.dataset_uri
+        place = canonical_uri(uri) if has_uris else uri.rstrip("/")
+        owners.setdefault((node.kind, place), []).append(node)
     errors: dict[str, LancestatError] = {}
-    for sharing in writers.values():
+    for sharing in owners.values():
         if len(sharing) > 1 and any(node.declared is not None for node in sharing):
             first, second, *_ = sharing
             errors[first.name] = shared_output_error(second, first)
@@ -132,7 +131,7 @@ def require_sole_writer(spec: ProjectSpec, node: Node) -> None:
     """Refuse a node that would write by a URI to a dataset that catalogs of the target have.
 
     It is refused where the catalog owns the versions of the dataset, and where another node, which
-    need not be planned, writes to the dataset by its name in the catalog.
+    need not be planned, names the dataset as the catalog does.
     """
     uri = node.written_uri
     if uri is None or table_name_of((node.declared or node).dataset_uri) is not None:
@@ -140,8 +139,7 @@ def require_sole_writer(spec: ProjectSpec, node: Node) -> None:
     tables = list(tables_at(uri, spec.target.catalogs))
     names = {name for name, _ in tables}
     for other in spec.nodes:
-        declared = (other.declared or other).written_uri
-        is_same = declared is not None and table_name_of(declared) in names
+        is_same = table_name_of((other.declared or other).dataset_uri) in names
         if is_same and other.kind is node.kind and other.name != node.name:
             raise shared_output_error(node, other)
     for name, is_managed in tables:

@@ -103,15 +103,14 @@ def reference_errors(nodes: Iterable[Node]) -> Iterator[LancestatError]:
 
 
 def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
-    """Datasets that two nodes would write to, and results inside what is another node's."""
+    """Datasets that are two nodes', and results inside what is another node's."""
     nodes = tuple(nodes)
     first: dict[str, Node] = {}
     errors = _inside_errors(nodes)
     for node in nodes:
-        # A table may publish to a dataset that another node writes.
-        written = results_of(node) or filter(None, (node.written_uri,))
+        # A table may be a dataset that another node writes.
         kind = NodeKind.TABLE.value if node.result_uri is None else "result"
-        for uri in written:
+        for uri in _datasets_of(node):
             other = first.setdefault(f"{kind} {uri.rstrip('/')}", node)
             if other is not node:
                 errors.append(shared_output_error(node, other))
@@ -120,9 +119,7 @@ def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
 
 def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
     """Return errors for datasets inside a result: replacing the result would remove them."""
-    places = [
-        (uri.rstrip("/"), node) for node in nodes for uri in results_of(node) or (node.dataset_uri,)
-    ]
+    places = [(uri.rstrip("/"), node) for node in nodes for uri in _datasets_of(node)]
     owners = dict(places)
     errors: list[LancestatError] = []
     for path, node in places:
@@ -132,6 +129,10 @@ def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
             if owner is not None and (node.result_uri or owner.result_uri):
                 errors.append(_inside(node, owner))
     return errors
+
+
+def _datasets_of(node: Node) -> tuple[str, ...]:
+    return results_of(node) or (node.dataset_uri,)
 
 
 def _inside(node: Node, owner: Node) -> SpecError:
@@ -154,10 +155,13 @@ def _inside(node: Node, owner: Node) -> SpecError:
 
 
 def shared_output_error(node: Node, other: Node) -> SpecError:
-    """Return the error of a node that would write to the dataset of another of its kind."""
+    """Return the error of a node whose dataset is that of another of its kind.
+
+    Statistics are recorded by dataset, so that two tables would each replace the other's.
+    """
     if node.kind is NodeKind.TABLE:
-        message = f"tables '{other.name}' and '{node.name}' publish to the same dataset"
-        hint = "declare it once, or give one of them 'publish: none'"
+        message = f"tables '{other.name}' and '{node.name}' are the same dataset"
+        hint = "declare it once, with the columns of both"
     else:
         noun = node.declares.noun
         both = f"{noun}s" if other.kind is node.kind else f"{other.declares.noun}"

@@ -157,9 +157,14 @@ def test_one_dataset_by_its_uri_and_by_its_name_is_an_error(first: str, tmp_path
         assert "LS112" in result.output
         assert "'by_uri'" in result.output and "'by_name'" in result.output
     assert not shop.published("sales", "orders")
+    # They would replace one record by turns, also where one of them publishes nothing.
     shop.declare({**by_uri, "publish": "none"}, by_name)
-    assert shop.lancestat("run").exit_code == 0
-    assert shop.published("sales", "orders")
+    for selected in ([], ["--select", "by_name"]):
+        result = shop.lancestat("run", *selected)
+        assert (result.exit_code, "LS112" in result.output) == (1, True), result.output
+    shop.declare(by_uri, {**by_name, "publish": "none"})
+    result = shop.lancestat("run", "--select", "by_uri")
+    assert (result.exit_code, "LS112" in result.output) == (1, True), result.output
 
 
 @pytest.mark.parametrize("alone", ["by_uri", "by_name"])

@@ -29,7 +29,7 @@ policies: [{{name: p, description: {evil}, allow.stale: true}}]
 tables:
   - {{name: orders, uri: lake/orders.lance, description: {evil}, owner: {evil},
      columns: [{evil}], policy: p}}
-  - {{name: all, uri: lake/orders.lance, publish: none}}
+  - {{name: all, uri: lake/all.lance, publish: none}}
   - {{name: gone, uri: {uri}, publish: none}}
 knn_joins:
   - {{name: near, k: 3, description: {evil}, output: {{lance: near.lance}},
@@ -66,7 +66,8 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     rows = pa.table({"id": [1, 2], EVIL.replace("\x00", ""): ["x", EVIL]})
-    lance.write_dataset(rows, str(tmp_path / "lake" / "orders.lance"))
+    for name in ("orders", "all"):
+        lance.write_dataset(rows, str(tmp_path / "lake" / f"{name}.lance"))
     for command in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-qm", EVIL[:-1])):
         names = ("-c", "user.name=n", "-c", "user.email=e@e")
         subprocess.run(["git", *names, *command], cwd=tmp_path, check=True)
