@@ -272,7 +272,7 @@ def check_text(check: Check) -> str:
         case Between(min=low, max=high):
             return f"{columns} is {range_text(low, high)}"
         case AcceptedValues(values=values):
-            return f"{columns} is one of {', '.join(map(str, values))}"
+            return f"{columns} is one of {', '.join(map(scalar_text, values))}"
         case RowCount(min=low, max=high):
             return f"the number of rows is {range_text(low, high)}"
         case MaxNullShare(share=most):
@@ -281,6 +281,11 @@ def check_text(check: Check) -> str:
             return f"the number of distinct values of {columns} is {range_text(low, high)}"
         case References():
             return f"the reference {check.reference} holds"
+
+
+def scalar_text(value: Scalar) -> str:
+    """Return a value as YAML writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def range_text(low: Scalar | None, high: Scalar | None) -> str:

@@ -140,6 +140,8 @@ _DEEPEST = 1_000_000
 # Catalogs' properties, and the address of a server, may hold secrets too.
 _HIDDEN_KEYS = sorted({*SECRET_KEYS, "properties", "remote"})
 _HIDDEN_WORDS = ("password", "secret", "token", "credential", "credentials", "passphrase")
+# The `keys` of a table are lists of columns.
+_COLUMNS = re.compile(r"\s*(?:\[|$)")
 _KEY = re.compile(r"""(?<![^\s{\[,\-?])["']?([\w.\-]+)["']?\s*:""")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
 
@@ -223,7 +225,12 @@ def _indent(line: str) -> int:
 def _secret_column(line: str) -> int | None:
     """Return where a line has a key of secrets, None where it has none."""
     keys = _KEY.finditer(line)
-    return next((match.start() for match in keys if _may_be_secret(match[1])), None)
+    return next((match.start() for match in keys if _hides(match, line)), None)
+
+
+def _hides(key: re.Match[str], line: str) -> bool:
+    names_columns = key[1] == "keys" and _COLUMNS.match(line, key.end())
+    return not names_columns and _may_be_secret(key[1])
 
 
 @lru_cache(maxsize=1000)

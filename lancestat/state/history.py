@@ -103,6 +103,9 @@ class HistoryPoint(NamedTuple):
             return {}, ColumnFigures()
         return own, ColumnFigures(names, values)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.node} at {self.at:%Y-%m-%d %H:%M:%S})"
+
     @property
     def figures(self) -> dict[str, Any]:
         """All figures as JSON, those of columns by name; none where they are damaged."""

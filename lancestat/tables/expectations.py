@@ -21,6 +21,7 @@ from lancestat.spec.expectations import (
     Scalar,
     Severity,
     Unique,
+    scalar_text,
 )
 from lancestat.spec.model import Reference
 from lancestat.tables.relations import Containment
@@ -383,7 +384,7 @@ def comparable(value: Scalar, type: ColumnType) -> Bound | Fraction:
         if type.kind in (Kind.INTEGER, Kind.DECIMAL):
             unscaled: Fraction = Fraction(str(value)) * 10**type.scale
             return unscaled
-    raise ValueError(f"{quoted(str(value))} is no value of it")
+    raise ValueError(f"{quoted(scalar_text(value))} is no value of it")
 
 
 def _with_time(text: str) -> str:

@@ -78,6 +78,7 @@ def test_excerpts_survive_pickling(load: Load) -> None:
         "    spark:\n      conf:\n        spark.x:\n          - %s\n",
         "    spark: {remote: 'sc://h/;x=%s', y: 1}\n",
         "    catalogs:\n      lake:\n        impl: rest\n        properties:\n          x: [%s]\n",
+        "    keys: %s\n",
         "    pasword: %s\n",
         "    passwrod: [%s]\n",
         "    api_key: |\n      %s\n    y: 1\n",
@@ -108,6 +109,17 @@ def test_a_value_of_the_environment_in_a_file_is_not_shown(tmp_path: Path) -> No
     with pytest.raises(InvalidProject) as caught:
         load_project(tmp_path, environment={"DB_PASSWORD": SECRET})
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("tables: [{name: a, uri: b, keys: [[id]], zzz: 1}]", 1),
+        ("tables:\n  - name: a\n    uri: b\n    keys:\n      - [id]\n      - 7\n", 6),
+    ],
+)
+def test_lines_with_keys_of_tables_are_shown(text: str, line: int, tmp_path: Path) -> None:
+    assert f"{line} | {text.splitlines()[line - 1]}" in refused(tmp_path, shop=text)
 
 
 def test_lines_after_a_secret_are_shown_again() -> None:

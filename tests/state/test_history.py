@@ -36,6 +36,7 @@ def test_points_come_back_in_the_order_of_runs(state: LanceState) -> None:
     assert state.history(["u", "it's"]).keys() == {"u"}
     state.add_history([])
     assert state.history_table.location() is not None
+    assert repr(first) == "HistoryPoint(orders at 2023-01-01 00:00:00)"
 
 
 def test_figures_of_columns_come_back_by_name(state: LanceState) -> None:

@@ -241,7 +241,7 @@ def test_values_compare_as_their_type_does(
     [
         (NotNull(column="w"), pa.int64(), "the table has no column 'w'"),
         (Between(column="v", min="b"), pa.int64(), "'b' is no value"),
-        (Between(column="v", min=True), pa.int64(), "'True' is no value"),
+        (Between(column="v", min=True), pa.int64(), "'true' is no value"),
         (AcceptedValues(column="v", values=(1,)), pa.string(), "'1' is no value"),
         (Between(column="v", min="1995-02-30"), pa.date32(), "calendar"),
         (Between(column="v", min=1e300), pa.float32(), "beyond"),
@@ -254,6 +254,11 @@ def test_what_no_rows_can_fulfil_is_refuted_and_says_why(
     rows = Rows([[]], type)
     found = judge(Expectation(check=check), rows)
     assert (found.verdict, words in found.detail) == (REFUTED, True), found.detail
+
+
+def test_values_are_written_as_yaml_has_them() -> None:
+    check = AcceptedValues(column="v", values=(True, 1, "a"))
+    assert str(Expectation(check=check)) == "v is one of true, 1, a"
 
 
 def test_long_texts_are_decided_by_what_is_known_of_them() -> None:
