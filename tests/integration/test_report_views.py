@@ -30,7 +30,7 @@ Sql = Callable[..., Result]
 TABLES: list[str | dict[str, object]] = [
     "orders",
     {"name": "statistics", "uri": "statistics.lance", "columns": ["id"]},
-    {"name": "lancestat", "uri": "statistics.lance", "publish": "none"},
+    {"name": "lancestat", "uri": "lancestat.lance", "publish": "none"},
     "gone",
 ]
 
@@ -51,7 +51,8 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables after a run, one of which has been appended to since."""
     folder = tmp_path_factory.mktemp("shop")
     lance.write_dataset(rows(0, 100), str(folder / "orders.lance"), max_rows_per_file=25)
-    lance.write_dataset(rows(0, 10), str(folder / "statistics.lance"))
+    for name in ("statistics", "lancestat"):
+        lance.write_dataset(rows(0, 10), str(folder / f"{name}.lance"))
     target = {"state": ".state", "spark": {"master": "local[2]"}}
     write_project(folder, *TABLES, target=target).run()
     lance.write_dataset(rows(100, 125), str(folder / "orders.lance"), mode="append")
