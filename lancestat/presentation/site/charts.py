@@ -409,7 +409,7 @@ def _chart(
         return None
     times, figures = zip(*known, strict=True)
     low, high = text(min(figures)), text(max(figures))
-    words = f"{text(figures[-1])} in the last run"
+    words = f"{text(figures[-1])} in {'the last' if values[0] is not None else 'an earlier'} run"
     if low != high:
         words += f"; {low} to {high} in {count(len(figures), 'run')}"
     else:

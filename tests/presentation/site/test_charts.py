@@ -262,6 +262,13 @@ def test_a_figure_of_one_run_is_no_history() -> None:
     assert "Recall" not in charts and "Time taken" in charts
 
 
+def test_a_figure_that_the_last_run_lacks_is_of_an_earlier_one() -> None:
+    charts = history(figures_of(1, 1, None), figures_of(1, 1, 0.9), figures_of(1, 1, 0.96))
+    assert charts["Recall"].words == (
+        "0.900 in an earlier run; 0.900 to 0.960 in 2 runs; 0.950 is asked"
+    )
+
+
 def test_runs_that_wrote_nothing_have_no_figures() -> None:
     runs = (
         join_run(number=0, action="skip", reasons=("unchanged",)),
