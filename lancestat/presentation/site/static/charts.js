@@ -13,7 +13,8 @@
   const HEIGHT = 164;
   const TALL = 240;
 
-  const day = (seconds) => new Date(seconds * 1000).toISOString();
+  // Whole microseconds: a Date cuts what sums of fractions lack of a millisecond.
+  const day = (seconds) => new Date(Math.round(seconds * 1e6) / 1000).toISOString();
   const number = (value) => {
     const size = Math.abs(value);
     if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential(3);
