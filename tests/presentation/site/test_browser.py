@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from lancestat.presentation.site.pages import build_site
 from lancestat.report.tables import TableReport
+from lancestat.state.history import HistoryPoint
 from lancestat.tables.statistics.column_statistics import Histogram, HistogramBin
 from lancestat.tables.wire import PublishedColumn
 from tests.examples import sample
@@ -171,6 +172,22 @@ def test_columns_of_one_large_value_are_drawn(browser: Browser, tmp_path: Path) 
             figure = page.locator("figure", has_text=name)
             figure.scroll_into_view_if_needed()
             expect(figure.locator(".u-legend")).to_have_text(f"values{values}rows5")
+
+
+def test_trends_of_large_numbers_are_drawn(browser: Browser, tmp_path: Path) -> None:
+    figures = [{"rows": 9, "columns": {"o_id": {"max": str(10**18 + n)}}} for n in (0, 0, 128)]
+    history = tuple(
+        HistoryPoint.of("", "orders", "", NOW + timedelta(hours=hour), found)
+        for hour, found in enumerate(figures)
+    )
+    report = project(table_report(history=history))
+    site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/orders.html")
+        page.get_by_text("o_id", exact=True).click()
+        figure = page.locator("figure", has_text="greatest value")
+        figure.scroll_into_view_if_needed()
+        expect(figure.locator(".u-legend")).to_contain_text("1.000e+18")
 
 
 def test_legends_have_values_also_where_nothing_is_pointed_at(visitor: Visitor) -> None:
