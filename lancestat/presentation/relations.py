@@ -81,8 +81,5 @@ def _value(value: ShownValue) -> str:
 
 
 def _rest(shown: ShownValues) -> str:
-    more = len(shown.values) - _VALUES_LISTED
-    if more <= 0 and shown.is_exact:
-        return "none"
-    most = shown.values[_VALUES_LISTED].upper if more > 0 else 0
-    return f"{count(max(most, shown.unlisted))} at most each"
+    most = max((shown.unlisted, *(one.upper for one in shown.values[_VALUES_LISTED:])))
+    return f"{count(most)} at most each" if most else "none"

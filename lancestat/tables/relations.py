@@ -92,14 +92,17 @@ class ShownValue:
 class ShownValues:
     """The common values of a column or a group that people may see, the most common first.
 
-    `is_exact` says that these and the others that are kept are all values, with exact counts;
-    else no value that is not kept has more than `unlisted` rows.
+    No other value has more than `unlisted` rows.
     """
 
     columns: tuple[str, ...]
     values: tuple[ShownValue, ...]
-    is_exact: bool
     unlisted: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are all values, with exact counts."""
+        return not self.unlisted
 
     @property
     def name(self) -> str:
@@ -139,7 +142,9 @@ def shown_values(
         ShownValue(tuple(map(_text, one.values, of_columns)), one.lower, one.upper)
         for one in common.listed[:limit]
     )
-    return ShownValues(columns, shown, common.is_exact, common.unlisted)
+    # More values are kept than are wanted.
+    left_out = (one.upper for one in common.listed[limit:])
+    return ShownValues(columns, shown, max(common.unlisted, *left_out, 0))
 
 
 def _text(value: Bound, type: ColumnType) -> str:

@@ -94,7 +94,8 @@ class TableRecord:
             "version": self.version,
             "rows": self.rows,
             "fragments": self.fragments,
-            "size_bytes": self.size_bytes or None,
+            # Manifests may not know it.
+            "size_bytes": self.size_bytes if self.size_bytes or not self.fragments else None,
             "schema": self.schema_hash[:SCHEMA_DIGITS],
             "columns": {**column_figures(self.values), **column_figures(self.kept)},
         }

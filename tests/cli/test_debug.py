@@ -42,6 +42,18 @@ def test_every_check_passes_or_has_advice(
     assert by_subject["table orders"]["finding"] == "version 1"
 
 
+def test_a_result_that_is_not_there_yet_is_no_missing_table(shop: Path) -> None:
+    side = {"table": "orders", "vector": "v"}
+    near = {"name": "near", "left": side, "right": side, "k": 1, "output": {"lance": "near.lance"}}
+    project = write_project(
+        shop, "orders", "near_rows", {"name": "near_stats", "uri": "near.lance"}, knn_joins=[near]
+    )
+    found = {check.subject: check for check in checks.check_tables(project.discover())}
+    assert found["table near_stats"].passed
+    assert found["table near_stats"].finding == "the result of 'near', which has none yet"
+    assert not found["table near_rows"].passed
+
+
 def test_outside_a_project_the_machine_is_still_checked(lancestat: Lancestat) -> None:
     result = lancestat("debug")
     assert result.exit_code == 1

@@ -118,6 +118,8 @@ def test_a_figure_that_the_newest_run_lacks_is_not_that_of_an_earlier_one(projec
     project.run().raise_for_status()
     expected = ["id", "0", "15", "to", "0", "0", "to", "none", "14", "to", "none"]
     assert expected in [line.split() for line in shown(project).splitlines()]
+    document = json.loads(shown(project, "--output", "json"))
+    assert document["history"][-1]["size_bytes"] == 0
 
 
 def test_sql_has_it(project: Project) -> None:

@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from lancestat import Project
+from lancestat.presentation.relations import relation_tables
 from lancestat.presentation.site.pages import build_site
 from lancestat.report.tables import TableReport
 from lancestat.state.store import StateReader
+from lancestat.tables.relations import Relations, ShownValue, ShownValues
 from tests.runs.world import write_project
 
 ORDERS = {
@@ -62,6 +64,38 @@ def test_show_has_all_that_is_declared(tmp_path: Path) -> None:
     text = str(status)
     for words in ("Groups", "(status, region)", "Keys", "refuted", "not contained", "open: 40"):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_exact", "unlisted", "others"),
+    [
+        (3, False, 6, "6 at most each"),
+        (5, False, 4, "4 at most each"),
+        (6, True, 0, "4 at most each"),
+    ],
+)
+def test_values_that_are_not_shown_have_no_more_rows_than_it_says(
+    tmp_path: Path, limit: int, is_exact: bool, unlisted: int, others: str
+) -> None:
+    letters = [
+        letter for letter, rows in zip("abcdef", range(9, 3, -1), strict=True) for _ in range(rows)
+    ]
+    lance.write_dataset(pa.table({"letter": letters}), str(tmp_path / "letters.lance"))
+    table = {"name": "letters", "uri": "letters.lance", "common_values": limit}
+    project = write_project(tmp_path, table)
+    project.run().raise_for_status()
+    relations = project.show("letters").relations
+    [shown] = relations.common_values
+    assert (shown.is_exact, shown.unlisted) == (is_exact, unlisted)
+    [printed] = relation_tables(relations)
+    assert printed.rows[0][-1] == others
+
+
+def test_the_others_are_as_many_as_any_of_them_may_be() -> None:
+    exact = [ShownValue((letter,), 10, 10) for letter in "abcde"]
+    shown = ShownValues(("c",), (*exact, ShownValue(("f",), 9, 10), ShownValue(("g",), 1, 12)), 8)
+    [printed] = relation_tables(Relations(common_values=(shown,)))
+    assert printed.rows[0][-1] == "12 at most each"
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ class Distribution:
         """The data that the chart on the page is drawn from."""
         return {
             "kind": self.kind,
-            "from": _short(self.edges[0]),
-            "to": _short(self.edges[-1]),
+            "from": _written(self.edges[0]),
+            "to": _written(self.edges[-1]),
             "margin": self.margin,
             "rows": [round(rows) for rows in self.rows],
         }
@@ -116,17 +116,18 @@ def _edges(low: float, high: float, ends: Iterable[float]) -> list[float]:
 
     An interval with one number more than the others would look as if it were more frequent.
     """
-    is_exact = max(-low, high) < _LARGEST_WHOLE
+    # So near to a number, others are too few for the bars and ticks of a chart.
+    near = 8 * math.ulp(max(-low, high))
+    is_exact = max(-low, high) < _LARGEST_WHOLE and high - low + 1 >= 2 * near
     if is_exact and all(end == int(end) for end in ends):
         values = int(high - low) + 1
         step = 1 if values <= _MOST_VALUES else -(-values // INTERVALS)
         return [low - 0.5 + step * index for index in range(-(-values // step) + 1)]
     width = (high - low) / INTERVALS
     edges = [*(low + width * step for step in range(INTERVALS)), high]
-    if all(left < right for left, right in pairwise(edges)):
+    if high - low >= 2 * near and all(left < right for left, right in pairwise(edges)):
         return edges
-    # The bounds are so near to each other that there are not as many numbers between them.
-    return [low, high] if low < high else [low - math.ulp(low) - 0.5, high + math.ulp(high) + 0.5]
+    return [low - near - 0.5, high + near + 0.5]
 
 
 def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
@@ -176,10 +177,8 @@ def _parts(histogram: Histogram, kind: str) -> Iterator[Part]:
         yield low, high, count(round(histogram.height * len(together))), large(distinct)
 
 
-def _short(value: float) -> float | int:
-    """Enough digits for a pixel, and for a microsecond of these days."""
-    rounded = float(f"{value:.12g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+def _written(value: float) -> float | int:
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
 def number_text(value: float) -> str:
@@ -409,7 +408,7 @@ def _chart(
         return None
     times, figures = zip(*known, strict=True)
     low, high = text(min(figures)), text(max(figures))
-    words = f"{text(figures[-1])} in the last run"
+    words = f"{text(figures[-1])} in {'the last' if values[0] is not None else 'an earlier'} run"
     if low != high:
         words += f"; {low} to {high} in {count(len(figures), 'run')}"
     else:

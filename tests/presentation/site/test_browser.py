@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, expect
 
 from lancestat.presentation.site.pages import build_site
 from lancestat.report.tables import TableReport
+from lancestat.state.history import HistoryPoint
+from lancestat.tables.statistics.column_statistics import Histogram, HistogramBin
 from lancestat.tables.wire import PublishedColumn
 from tests.examples import sample
 from tests.presentation.site.browser import Scheme, Visitor, launched, visit
@@ -150,6 +152,42 @@ def test_distances_and_runs_of_a_join_are_drawn(visitor: Visitor) -> None:
     expect(last.get_by_role("cell", name="0.960")).to_be_visible()
     table = page.get_by_role("region", name="Distances by rank")
     expect(table.get_by_role("row")).to_have_count(6)
+
+
+def test_columns_of_one_large_value_are_drawn(browser: Browser, tmp_path: Path) -> None:
+    histograms = {
+        "o_orderkey": Histogram(5.0, (HistogramBin(1e18, 1e18 + 128, 2),)),
+        "o_custkey": Histogram(5.0, (HistogramBin(1_733_000_000_123, 1_733_000_000_123, 1),)),
+        "o_seen_at": Histogram(5.0, (HistogramBin(1_767_225_600e6, 1_767_225_600e6, 1),)),
+    }
+    report = project(table_report(histograms=histograms))
+    site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/orders.html")
+        for name, values in (
+            ("o_orderkey", "1.000e+18"),
+            ("o_custkey", "1,733,000,000,123"),
+            ("o_seen_at", "2026-01-01 00:00:00"),
+        ):
+            figure = page.locator("figure", has_text=name)
+            figure.scroll_into_view_if_needed()
+            expect(figure.locator(".u-legend")).to_have_text(f"values{values}rows5")
+
+
+def test_trends_of_large_numbers_are_drawn(browser: Browser, tmp_path: Path) -> None:
+    figures = [{"rows": 9, "columns": {"o_id": {"max": str(10**18 + n)}}} for n in (0, 0, 128)]
+    history = tuple(
+        HistoryPoint.of("", "orders", "", NOW + timedelta(hours=hour), found)
+        for hour, found in enumerate(figures)
+    )
+    report = project(table_report(history=history))
+    site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/orders.html")
+        page.get_by_text("o_id", exact=True).click()
+        figure = page.locator("figure", has_text="greatest value")
+        figure.scroll_into_view_if_needed()
+        expect(figure.locator(".u-legend")).to_contain_text("1.000e+18")
 
 
 def test_legends_have_values_also_where_nothing_is_pointed_at(visitor: Visitor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -136,6 +137,31 @@ def test_values_read_as_their_type_does(kind: str, value: float, text: str, draw
     assert shape.edges[0] == pytest.approx(drawn)
 
 
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        ("number", 1_733_000_000_123.0, 1_733_000_000_123.0),
+        ("number", -1_733_000_000_123.0, -1_733_000_000_100.0),
+        ("number", 4e15, 4e15),
+        ("number", 1e17, 1e17 + 32),
+        ("number", 1e18, 1e18),
+        ("number", 0.1, 0.1 + 2e-16),
+        ("timestamp", 1_767_225_600_000_000.0, 1_767_225_600_000_000.0),
+        ("timestamp", 1_767_225_600_000_000.0, 1_767_225_600_000_001.0),
+    ],
+)
+def test_bounds_that_are_near_for_their_size_have_a_chart(
+    kind: str, low: float, high: float
+) -> None:
+    shape = made(histogram(low, high), kind)
+    chart = json.loads(json.dumps(shape.chart))
+    # The browser puts ticks between them, of which no two may be one number.
+    assert chart["to"] - chart["from"] >= 15 * math.ulp(max(-chart["from"], chart["to"]))
+    seconds = 1e-6 if kind == "timestamp" else 1.0
+    shown = chart["from"] + chart["margin"], chart["to"] - chart["margin"]
+    assert shown == pytest.approx((low * seconds, high * seconds), rel=1e-15)
+
+
 def test_the_chart_has_whole_rows_and_short_numbers() -> None:
     chart = made(leaning(857.71, 555285.16)).chart
     assert chart["kind"] == "number"
@@ -260,6 +286,13 @@ def test_a_figure_of_one_run_is_no_history() -> None:
     charts = history(figures_of(1, 1, None), figures_of(1, 1, 0.9))
     assert charts["Unmatched left rows"].words == "1 in the last run, as in the run before"
     assert "Recall" not in charts and "Time taken" in charts
+
+
+def test_a_figure_that_the_last_run_lacks_is_of_an_earlier_one() -> None:
+    charts = history(figures_of(1, 1, None), figures_of(1, 1, 0.9), figures_of(1, 1, 0.96))
+    assert charts["Recall"].words == (
+        "0.900 in an earlier run; 0.900 to 0.960 in 2 runs; 0.950 is asked"
+    )
 
 
 def test_runs_that_wrote_nothing_have_no_figures() -> None:

@@ -13,7 +13,8 @@
   const HEIGHT = 164;
   const TALL = 240;
 
-  const day = (seconds) => new Date(seconds * 1000).toISOString();
+  // Whole microseconds: a Date cuts what sums of fractions lack of a millisecond.
+  const day = (seconds) => new Date(Math.round(seconds * 1e6) / 1000).toISOString();
   const number = (value) => {
     const size = Math.abs(value);
     if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential(3);
@@ -168,8 +169,14 @@
   };
   // How far ticks of seconds are apart, so that minutes and hours are round.
   const SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 18000, 36000, 86400];
+  const around = (low, high, room) => [low - room, high + room];
   const figures = {
-    number: { text: number, tick: number, range: (low, high) => (low < high ? [low - (high - low) / 10, high + (high - low) / 10] : [low - 1, high + 1]) },
+    number: {
+      text: number,
+      tick: number,
+      // So near to a number, others are too few for ticks.
+      range: (low, high) => around(low, high, Math.max((high - low) / 10 || 1, Math.max(-low, high) * 2 ** -49)),
+    },
     size: { text: bytes, tick: bytes, range: (low, high) => [0, Math.max(1, high * 1.1)] },
     count: { text: number, tick: whole, range: (low, high) => [0, Math.max(1, high * 1.1)] },
     seconds: { steps: SECONDS, text: span, tick: span, range: (low, high) => [0, high > 0 ? high * 1.1 : 1] },
