@@ -22,7 +22,7 @@ from lancestat.presentation.views import Answer, Page
 from lancestat.query import warm_up
 from lancestat.redact import redact_line, secret_values
 from lancestat.runs.discover import located
-from lancestat.runs.observe import result_dependencies
+from lancestat.runs.observe import of_missing_result
 from lancestat.spark.jvm import find_archive, find_java, user_sharing_option
 from lancestat.spark.package import require_same_versions
 from lancestat.spark.session import remote_of, running_session, start_session, uses_package
@@ -131,19 +131,17 @@ def check_sources(spec: ProjectSpec) -> Iterator[Check]:
 def check_tables(spec: ProjectSpec) -> Iterator[Check]:
     with ThreadPoolExecutor(_OPENED_CONCURRENTLY) as pool:
         found, nodes = located(spec, spec.tables)
-        writers = result_dependencies(found, found.nodes)
-        yield from pool.map(
-            lambda table: _check_table(table, found, writers[table.name]), tables_of(nodes)
-        )
+        yield from pool.map(lambda table: _check_table(table, found), tables_of(nodes))
 
 
-def _check_table(table: Table, spec: ProjectSpec, writers: Sequence[str]) -> Check:
+def _check_table(table: Table, spec: ProjectSpec) -> Check:
     subject = f"table {table.name}"
     try:
         dataset = observe_dataset(table.uri, storage_options=spec.options.of(table.uri))
     except LancestatError as error:
-        if writers and isinstance(error, DatasetMissing):
-            return Check(subject, True, f"the result of '{writers[0]}', which has none yet")
+        result = of_missing_result(spec, table.uri) if isinstance(error, DatasetMissing) else None
+        if result is not None:
+            return Check(subject, True, result.message)
         return _failed(subject, error, "look at its uri in the YAML")
     return Check(subject, True, f"version {dataset.version}")
 

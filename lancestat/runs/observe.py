@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from lancestat.errors import DatasetMissing, LakeError
 from lancestat.lake.open import REPLACED, observe_snapshots
+from lancestat.lake.snapshot import Snapshot
 from lancestat.redact import Audience
 from lancestat.runs.actions import (
     Action,
@@ -113,7 +115,7 @@ class Observer:
             nodes,
             self.state,
             self.clock,
-            observe_snapshots(uris.items(), spec.options, self.threads),
+            self._snapshots(spec, uris),
             {
                 kind.value: self.state.records(kind.value, self.types[kind.value].decode_record)
                 for kind in kinds
@@ -121,6 +123,16 @@ class Observer:
             full_refresh,
             uses_stored,
         )
+
+    def _snapshots(
+        self, spec: ProjectSpec, uris: Mapping[str, str]
+    ) -> Mapping[str, Snapshot | LakeError]:
+        """Open datasets; the error of a result that is not there yet says whose it is."""
+        snapshots = observe_snapshots(uris.items(), spec.options, self.threads)
+        for uri, snapshot in snapshots.items():
+            if isinstance(snapshot, DatasetMissing):
+                snapshots[uri] = of_missing_result(spec, uri) or snapshot
+        return snapshots
 
     def _opened_uris(self, spec: ProjectSpec, node: Node) -> tuple[str, ...]:
         """Return the datasets that a node reads, and those that its declarations are checked by."""
@@ -167,7 +179,7 @@ class Observer:
             if not isinstance(action.error, REPLACED):
                 return action
             uris = {uri: uri for uri in self._opened_uris(observed.spec, node)}
-            snapshots = observe_snapshots(uris.items(), observed.spec.options)
+            snapshots = self._snapshots(observed.spec, uris)
             planner = type.planner(replace(observed, snapshots=snapshots))
         return planner.plan(node)
 
@@ -207,6 +219,17 @@ def result_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str
         named = dict.fromkeys(writers[uri] for uri in uris if uri in writers)
         read[node.name] = tuple(name for name in named if name != node.name)
     return read
+
+
+def of_missing_result(spec: ProjectSpec, uri: str) -> LakeError | None:
+    """Return the error of a dataset that is not there, None where no node is to make it."""
+    place = canonical_uri(uri)
+    for node in spec.nodes:
+        if place in map(canonical_uri, results_of(node)):
+            return DatasetMissing(
+                f"the result of '{node.name}' is not there", hint=f"run '{node.name}'"
+            )
+    return None
 
 
 def _levels(

@@ -42,7 +42,9 @@ def test_every_check_passes_or_has_advice(
     assert by_subject["table orders"]["finding"] == "version 1"
 
 
-def test_a_result_that_is_not_there_yet_is_no_missing_table(shop: Path) -> None:
+def test_a_result_that_is_not_there_yet_is_no_missing_table(
+    shop: Path, lancestat: Lancestat
+) -> None:
     side = {"table": "orders", "vector": "v"}
     near = {"name": "near", "left": side, "right": side, "k": 1, "output": {"lance": "near.lance"}}
     project = write_project(
@@ -50,8 +52,13 @@ def test_a_result_that_is_not_there_yet_is_no_missing_table(shop: Path) -> None:
     )
     found = {check.subject: check for check in checks.check_tables(project.discover())}
     assert found["table near_stats"].passed
-    assert found["table near_stats"].finding == "the result of 'near', which has none yet"
+    assert found["table near_stats"].finding == "the result of 'near' is not there"
     assert not found["table near_rows"].passed
+    for command in (["plan", "--select", "near_stats"], ["status"], ["show", "near_stats"]):
+        result = lancestat(*command, "--quiet")
+        assert "LS201" in result.output, result.output
+        assert "the result of 'near' is not there" in result.output
+        assert "run 'near'" in result.output
 
 
 def test_outside_a_project_the_machine_is_still_checked(lancestat: Lancestat) -> None:
