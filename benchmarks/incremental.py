@@ -4,9 +4,10 @@
     python benchmarks/incremental.py --tiny         # a smoke run at scale 0.001
     python benchmarks/incremental.py --data FOLDER  # with a lineitem.parquet at hand
 
-One Spark session serves all runs, warmed by two full analyses, so that the figures are those of the
-work and not of Spark's start. Each change is made several times and followed by a run, from loading
-the project to the record of the run; medians are printed, with the rows that the run read.
+Runs read in threads of this process at first, as `lancestat run` does, and then as jobs of one
+Spark session. Either is warmed by two full analyses, so that the figures are those of the work and
+not of Spark's start. Each change is made several times and followed by a run, from loading the
+project to the record of the run; medians are printed, with the rows that the run read.
 """
 
 from __future__ import annotations
@@ -39,21 +40,34 @@ def main() -> None:
     arguments = parse_arguments(__doc__, runs=3)
     warm_ups, runs = (0, 1) if arguments.tiny else (WARM_UPS, arguments.runs)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
-        folder = Path(name)
-        parquet = arguments.data or generate(arguments.scale, folder)
-        uri = folder / "lineitem.lance"
-        write_lance(parquet / "lineitem.parquet", uri, fragments=FRAGMENTS)
-        (folder / "lancestat_project.yml").write_text(PROJECT.format(cores=arguments.cores))
-        (folder / "specs").mkdir()
-        (folder / "specs" / "tables.yml").write_text(TABLE)
-        spark = start_session(lancestat.Project.load(folder).spec.target, "benchmark")
-        for _ in range(warm_ups):
-            run(folder, full_refresh=True)
-        full = measure(folder, lambda: None, runs, full_refresh=True)
-        show("full analysis", *full, full[0])
-        for title, change in changes(str(uri)).items():
-            show(title, *measure(folder, change, runs), full[0])
+        parquet = arguments.data or generate(arguments.scale, Path(name))
+        in_process, on_spark = Path(name, "in_process"), Path(name, "on_spark")
+        for folder in (in_process, on_spark):
+            make_project(folder, parquet / "lineitem.parquet", arguments.cores)
+        print("in this process")
+        show_all(in_process, warm_ups, runs)
+        print("on Spark")
+        spark = start_session(lancestat.Project.load(on_spark).spec.target, "benchmark")
+        show_all(on_spark, warm_ups, runs)
         spark.stop()
+
+
+def make_project(folder: Path, parquet: Path, cores: int) -> None:
+    """Write a project with its table."""
+    (folder / "specs").mkdir(parents=True)
+    (folder / "lancestat_project.yml").write_text(PROJECT.format(cores=cores))
+    (folder / "specs" / "tables.yml").write_text(TABLE)
+    write_lance(parquet, folder / "lineitem.lance", fragments=FRAGMENTS)
+
+
+def show_all(folder: Path, warm_ups: int, runs: int) -> None:
+    """Print a line for a full analysis, and one for each change."""
+    for _ in range(warm_ups):
+        run(folder, full_refresh=True)
+    full = measure(folder, lambda: None, runs, full_refresh=True)
+    show("full analysis", *full, full[0])
+    for title, change in changes(str(folder / "lineitem.lance")).items():
+        show(title, *measure(folder, change, runs), full[0])
 
 
 def changes(uri: str) -> dict[str, Callable[[], object]]:
