@@ -267,29 +267,53 @@ class _Known:
         self, old: Fingerprints, fields: frozenset[str]
     ) -> list[tuple[tuple[Fingerprints, ...], frozenset[str]]]:
         """The stored rows that sum up to all of `old`, with the fields for which they do."""
-        stored_rows: list[Fingerprints] = []
-        left = Counter(old)
+        sums = [_Sum(fields, Counter(old), [])]
         for joint in chain.from_iterable(self.joint.get(one, ()) for one in dict.fromkeys(old)):
             members = Counter(joint.new)
-            if fields <= joint.fields and members <= left:
-                stored_rows.extend(joint.sources)
-                left -= members
-        for fingerprint, count in left.items():
-            single = self._single(fingerprint, fields)
-            if single is None:
-                return []
-            sources, fields = single
-            stored_rows.extend(sources * count)
-        return [(tuple(stored_rows), fields)] if fields else []
+            sums = [each for one in sums for each in one.plus(members, joint.sources, joint.fields)]
+        for fingerprint in dict.fromkeys(old):
+            for rows, covered in self._singles(fingerprint):
+                sums = [
+                    each
+                    for one in sums
+                    for count in [one.left[fingerprint]]
+                    for each in one.plus({fingerprint: count}, rows * count, covered)
+                ]
+        return [(tuple(one.rows), one.fields) for one in sums if not any(one.left.values())]
 
-    def _single(
-        self, fingerprint: Fingerprint, fields: frozenset[str]
-    ) -> tuple[tuple[Fingerprints, ...], frozenset[str]] | None:
-        stored = _common(fields, self.index.singles.get(fingerprint, NO_FIELDS))
-        if stored:
-            return ((fingerprint,),), stored
+    def _singles(
+        self, fingerprint: Fingerprint
+    ) -> Iterator[tuple[tuple[Fingerprints, ...], frozenset[str]]]:
+        yield ((fingerprint,),), self.index.singles.get(fingerprint, NO_FIELDS)
         for carry in self.carried.get(fingerprint, ()):
-            common = _common(fields, carry.fields)
-            if common:
-                return carry.sources, common
-        return None
+            yield carry.sources, carry.fields
+
+
+@dataclass
+class _Sum:
+    """Stored rows of some fields that sum up to some content, less what is `left` of it."""
+
+    fields: frozenset[str]
+    left: Counter[Fingerprint]
+    rows: list[Fingerprints]
+
+    def plus(
+        self,
+        members: Mapping[Fingerprint, int],
+        rows: Sequence[Fingerprints],
+        fields: frozenset[str],
+    ) -> Iterator[_Sum]:
+        """Yield the sum with the rows of members where that needs them, by fields if not of all."""
+        common = _common(self.fields, fields)
+        is_needed = any(members.values()) and all(
+            self.left[one] >= count for one, count in members.items()
+        )
+        if not common or not is_needed:
+            yield self
+            return
+        if rest := _without(self.fields, common):
+            yield _Sum(rest, Counter(self.left), list(self.rows))
+        self.fields = common
+        self.rows.extend(rows)
+        self.left.subtract(members)
+        yield self

@@ -161,6 +161,22 @@ def test_columns_in_separate_files_are_carried_into_one() -> None:
     assert frozenset().union(*(carry.fields for carry in coverage.carries)) == frozenset(FIELDS)
 
 
+def test_columns_that_are_not_known_leave_others_to_be_carried() -> None:
+    known, more, unknown = FIELDS
+    old = (group(0, "a", known), group(0, "x", more), group(0, "n", unknown), group(1, "b"))
+    middle, new = group(8, "c"), group(9, "d")
+    stored = index({"a": (known,), "x": (more,), "b": FIELDS})
+    sums = PartialIndex({}, {content("ab"): frozenset({known, more})})
+    for now, known_before, rewrites in (
+        (new, stored, [(old, (middle,)), ((middle,), (new,))]),
+        (middle, sums, [(groups_of("ab"), (middle,))]),
+    ):
+        coverage = cover([now], known_before, rewrites)
+        carried = [field for carry in coverage.carries for field in carry.fields]
+        assert sorted(carried) == sorted([known, more])
+        assert coverage.missing == ((now, frozenset({unknown})),)
+
+
 class Simulation:
     """Fragments are lists of atoms; a rewrite concatenates some and may split the sum again."""
 
