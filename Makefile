@@ -51,7 +51,11 @@ install: $(INSTALLED) $(CONNECT) ## Create .venv with lancestat and all that its
 # Java is out of reach, so that a test which needs it without saying so fails on every machine. These
 # tests wait at times, as for Lance, which tries again what fails: a third process uses two cores better.
 .PHONY: check
-check: machine-check install lint compiled ## Check style, types and layers, then run the tests of parts, which start no JVM and no other program
+check: machine-check install compiled ## Check style, types and layers, and run the tests of parts, which start no JVM and no other program
+	@$(MAKE) -j 2 lint parts
+
+.PHONY: parts
+parts:
 	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "$(NO_JVM) and not wheel and not whole"
 
 .PHONY: test
