@@ -60,7 +60,7 @@ def fold_to_fit(
     if least <= budget:
         return folded
     error = StateTooSmall(
-        f"the partials of the target's tables take at least {size(least)} in the state, "
+        f"folded, the partials of the target's tables may still take {size(least)} in the state, "
         f"{size(least - budget)} more than its state_budget of {size(budget)}",
         location=location,
         hint="raise state_budget, or select fewer columns",
