@@ -282,7 +282,11 @@ def _files(fragment: Fragment | None, *, with_bases: bool = True) -> list[object
     if fragment is None:
         return None
     paths = [[file.base_id if with_bases else None, file.path] for file in fragment.files]
-    return [fragment.id, fragment.physical_rows, fragment.deletion_file, paths]
+    deletion = fragment.deletion_file
+    if deletion is not None and not with_bases:
+        # As where it was written.
+        deletion = f"{deletion.rpartition('-')[0]}-None"
+    return [fragment.id, fragment.physical_rows, deletion, paths]
 
 
 def _digest(value: object) -> str:
@@ -332,7 +336,7 @@ def _fragment(metadata: lance.FragmentMetadata, shared: FieldIds) -> Fragment:
 
 
 def _deletion_file(deletion: lance.fragment.DeletionFile) -> str:
-    # The parts of its file name, which Lance makes from the commit and a random number.
+    # The parts of its path, whose file name Lance makes from the commit and a random number.
     return f"{deletion.read_version}-{deletion.id}-{deletion.file_type}-{deletion.base_id}"
 
 

@@ -504,6 +504,16 @@ def test_publish_none_commits_nothing(world: World) -> None:
     assert not world.published()
 
 
+def test_a_shallow_clone_in_place_of_its_base_is_as_the_base_was(world: World) -> None:
+    world.dataset.delete("o_id % 2 = 0")
+    settle(world)
+    base = world.path.with_name("base.lance")
+    world.path.rename(base)
+    dataset = lance.dataset(str(base))
+    dataset.shallow_clone(str(world.path), dataset.version)
+    assert world.action().reasons == (Reason.UNCHANGED,)
+
+
 def test_publish_none_then_manifest_publishes_without_reading(world: World) -> None:
     world.publish = Publish.NONE
     settle(world)
