@@ -210,7 +210,7 @@ class Observer:
 def result_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
     """Return by node those of `nodes` whose results it reads, however URIs are written."""
     nodes = tuple(nodes)
-    writers = {canonical_uri(uri): node.name for node in nodes for uri in results_of(node)}
+    writers = _writers(nodes)
     if not writers:
         return {node.name: () for node in nodes}
     read: dict[str, tuple[str, ...]] = {}
@@ -223,13 +223,15 @@ def result_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str
 
 def of_missing_result(spec: ProjectSpec, uri: str) -> LakeError | None:
     """Return the error of a dataset that is not there, None where no node is to make it."""
-    place = canonical_uri(uri)
-    for node in spec.nodes:
-        if place in map(canonical_uri, results_of(node)):
-            return DatasetMissing(
-                f"the result of '{node.name}' is not there", hint=f"run '{node.name}'"
-            )
-    return None
+    name = _writers(spec.nodes).get(canonical_uri(uri))
+    if name is None:
+        return None
+    return DatasetMissing(f"the result of '{name}' is not there", hint=f"run '{name}'")
+
+
+def _writers(nodes: Iterable[Node]) -> Mapping[str, str]:
+    """Return the names of the nodes that write results, by where these are."""
+    return {canonical_uri(uri): node.name for node in nodes for uri in results_of(node)}
 
 
 def _levels(
